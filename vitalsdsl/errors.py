@@ -1,0 +1,38 @@
+"""Everything that this package raises on purpose."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from vitalsdsl.diagnostic import Diagnostic, in_order, render
+
+
+class VitalsError(Exception):
+    """The base of all of them; its text is one message for people."""
+
+
+class PolicyError(VitalsError):
+    """A policy cannot be used. Raised when one is loaded; carries every finding, rendered as its text."""
+
+    def __init__(self, diagnostics: Sequence[Diagnostic]) -> None:
+        self.diagnostics = in_order(diagnostics)
+        super().__init__(render([d for d in self.diagnostics if d.is_error] or self.diagnostics))
+
+
+class SourceError(VitalsError):
+    """A file, run or stream cannot be read as training metrics. Raised by readers, with the place."""
+
+
+class StateError(VitalsError):
+    """Saved rule state does not belong to this policy, or is damaged. Raised when state is restored."""
+
+
+class UsageError(VitalsError):
+    """A call or a command asks for something that does not exist. Raised at once, before any work."""
+
+
+class MissingExtraError(VitalsError):
+    """An optional package is not installed; the text is the command that installs it."""
+
+    def __init__(self, package: str, extra: str) -> None:
+        super().__init__(f"{package} is not installed: pip install 'vitalsdsl[{extra}]'")
