@@ -1,0 +1,1 @@
+"""Health rules for model training, as config."""

@@ -1,0 +1,13 @@
+"""Readers of the training logs that people have on disk: JSON lines, CSV and TSV, Hugging Face `trainer_state.json`.
+
+The format is found by content, never by name. A further format is one file in `formats`, or an entry point of a third
+party in the group `vitalsdsl.formats`.
+"""
+
+from __future__ import annotations
+
+from vitalsdsl_files.format import Format, Reading
+from vitalsdsl_files.reader import read
+from vitalsdsl_files.recording import Recording
+
+__all__ = ["Format", "Reading", "Recording", "read"]

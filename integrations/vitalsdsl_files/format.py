@@ -1,0 +1,47 @@
+"""What a log format is, to the reader: how it is recognised and how its rows are read."""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import ClassVar, TextIO
+
+from vitalsdsl.points import Rewind, Row
+
+
+@dataclass
+class Reading:
+    """One reading of one log: what the format is told, and what it says back.
+
+    `name` is what messages call the log; `step_key` the key that the user named, or None. `live`: rows are wanted as
+    they come, so nothing may be read ahead of the first one. The format sets the rest before its first row where it
+    can: `notes`, what it decided, one sentence each; `total_steps`; and `infers`, whether a step that goes back may be
+    taken for a rewind or a new run.
+    """
+
+    name: str
+    step_key: str | None = None
+    live: bool = False
+    total_steps: float = math.nan
+    infers: bool = True
+    notes: list[str] = field(default_factory=list)
+
+
+class Format(ABC):
+    """A log format. One object of it, called `FORMAT` in a module of `formats` or named by an entry point, adds it."""
+
+    name: ClassVar[str]
+    priority: ClassVar[int] = 0
+    """Of several formats that recognise a log, the one with the highest priority is tried first."""
+    live: ClassVar[bool] = False
+    """Whether rows can be read from a pipe as they are written."""
+
+    @abstractmethod
+    def recognises(self, head: str) -> bool:
+        """Whether a log that begins so is of this format. `head` may end anywhere in a line."""
+
+    @abstractmethod
+    def read(self, stream: TextIO, reading: Reading) -> Iterator[Row | Rewind]:
+        """The rows and rewinds of a log, in its order. Raises SourceError where it cannot be read."""

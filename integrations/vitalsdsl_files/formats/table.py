@@ -1,0 +1,113 @@
+"""Tables: CSV, TSV and their like, with one line of column names."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterator, Sequence
+from typing import TextIO
+
+from vitalsdsl.errors import SourceError
+from vitalsdsl.points import Rewind, Row, number
+from vitalsdsl_files.format import Format, Reading
+from vitalsdsl_files.lines import Tally, lines_of
+from vitalsdsl_files.rows import STEP_KEYS, stepped
+
+_DELIMITERS = ",\t;|"
+_LOOKED_AT = 20
+_STRAIGHT = str.maketrans("“”„‟", '""""')
+
+
+class Table(Format):
+    """Column names, then rows. An empty cell was not logged in that row; `nan` is a point that is NaN.
+
+    The delimiter is the one of comma, tab, semicolon and bar that the first line has most of. Blanks round names and
+    cells do not count. Names that come again further down, the same or others, hold for what follows them.
+    """
+
+    name = "table"
+    priority = -10
+
+    def recognises(self, head: str) -> bool:
+        lines = [line for line in head.lstrip("\ufeff").splitlines() if line.strip(" \t\0") and line[:1] != "#"]
+        if not lines or lines[0].lstrip().startswith(("{", "[", "<")):
+            return False
+        delimiter = _delimiter(lines[0])
+        names = _cells(lines[0], delimiter)
+        if len(names) < 2:
+            return False
+        rows = [_cells(line, delimiter) for line in lines[1 : _LOOKED_AT + 1]]
+        if len(rows) > 1 and not head.endswith(("\n", "\r")) and len(lines) <= _LOOKED_AT + 1:
+            rows.pop()
+        if not rows:
+            return any(name.lower() in STEP_KEYS for name in names)
+        fitting = sum(len(cells) == len(names) and _has_number(cells) for cells in rows)
+        return fitting * 2 >= len(rows)
+
+    def read(self, stream: TextIO, reading: Reading) -> Iterator[Row | Rewind]:
+        return stepped(_rows(stream, reading), reading)
+
+
+def _rows(stream: TextIO, reading: Reading) -> Iterator[dict[str, object]]:
+    tally = Tally(reading, "row of as many cells as there are column names")
+    names: list[str] = []
+    delimiter = ","
+    for line in lines_of(stream):
+        if line.text is None:
+            tally.bad(line)
+            continue
+        if not names:
+            if line.text[:1] != "#":
+                delimiter = _delimiter(line.text)
+                names = _names(_cells(line.text, delimiter), reading)
+            continue
+        cells = _cells(line.text, delimiter)
+        if len(cells) != len(names) and not _are_names(cells, names):
+            tally.bad(line)
+        elif _are_names(cells, names):
+            if cells != names:
+                reading.notes.append(f"line {line.number} names other columns, which hold from there on")
+            names = cells
+        else:
+            tally.good()
+            yield {name: cell for name, cell in zip(names, cells) if cell and name}
+    tally.finish()
+
+
+def _names(cells: list[str], reading: Reading) -> list[str]:
+    if sum(number(cell) is not None for cell in cells) * 2 > len(cells):
+        raise SourceError(
+            f"`{reading.name}` has no line of column names: its first line is `{_short(cells)}`; "
+            "write one above it, such as `step,loss`"
+        )
+    return cells
+
+
+def _are_names(cells: Sequence[str], names: Sequence[str]) -> bool:
+    """Whether a line further down is one of column names again: no number in it, and a name that was there before."""
+    return len(cells) > 1 and all(cells) and not _has_number(cells) and any(cell in names for cell in cells)
+
+
+def _delimiter(line: str) -> str:
+    return max(_DELIMITERS, key=line.count)
+
+
+def _cells(line: str, delimiter: str) -> list[str]:
+    line = line.translate(_STRAIGHT) if not line.isascii() else line
+    if '"' in line:
+        try:
+            return [cell.strip() for cell in next(csv.reader([line], delimiter=delimiter, skipinitialspace=True), [])]
+        except csv.Error:
+            return []
+    return [cell.strip() for cell in line.split(delimiter)]
+
+
+def _has_number(cells: Sequence[str]) -> bool:
+    return any(number(cell) is not None for cell in cells)
+
+
+def _short(cells: Sequence[str]) -> str:
+    text = ",".join(cells)
+    return text if len(text) <= 40 else f"{text[:39]}…"
+
+
+FORMAT = Table()

@@ -1,0 +1,83 @@
+"""The lines of a log, and the account of those that could not be read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TextIO
+
+from vitalsdsl.errors import SourceError
+from vitalsdsl_files.format import Reading
+
+LONGEST = 16 * 1024 * 1024
+"""A longer line is not held in memory: it counts as one that cannot be read. In characters."""
+
+_AROUND = " \t\r\n\0\ufeff"
+
+
+@dataclass(frozen=True)
+class Line:
+    """One line that is not empty. `text` is None where it is too long; `whole`: it ends in a line end."""
+
+    number: int
+    text: str | None
+    whole: bool
+
+
+def lines_of(stream: TextIO) -> Iterator[Line]:
+    """The lines that are not empty, with their numbers from 1."""
+    number = 0
+    while text := stream.readline(LONGEST):
+        number += 1
+        whole = text[-1] == "\n"
+        if not whole and len(text) >= LONGEST:
+            yield Line(number, None, _pass_over(stream))
+        elif stripped := text.strip(_AROUND):
+            yield Line(number, stripped if "\t" not in text else text.strip("\r\n\0\ufeff"), whole)
+
+
+def _pass_over(stream: TextIO) -> bool:
+    while text := stream.readline(LONGEST):
+        if text[-1] == "\n":
+            return True
+    return False
+
+
+class Tally:
+    """Counts the lines of a log that could and that could not be read; `expected` is what each should have been."""
+
+    def __init__(self, reading: Reading, expected: str) -> None:
+        self._reading = reading
+        self._expected = expected
+        self._good = 0
+        self._bad = 0
+        self._first_bad: list[int] = []
+
+    def good(self) -> None:
+        self._good += 1
+
+    def bad(self, line: Line) -> None:
+        """A line that cannot be read. The last one, without a line end, is one that was still being written."""
+        if not line.whole:
+            self._reading.notes.append(f"the last line, {line.number}, is cut off and left out")
+            return
+        self._bad += 1
+        if len(self._first_bad) < 3:
+            self._first_bad.append(line.number)
+
+    def finish(self) -> None:
+        """Says which lines were left out. Raises SourceError where they are more than half."""
+        if not self._bad:
+            return
+        if self._bad > self._good:
+            raise SourceError(
+                f"`{self._reading.name}` cannot be read: {self._bad} of {self._bad + self._good} lines are no "
+                f"{self._expected}, the first is line {self._first_bad[0]}"
+            )
+        numbers = ", ".join(map(str, self._first_bad))
+        more = self._bad - len(self._first_bad)
+        if self._bad == 1:
+            note = f"line {numbers} is no {self._expected} and is left out"
+        else:
+            note = f"lines {numbers}{f' and {more} more' if more else ''} are no {self._expected} and are left out"
+        self._reading.notes.append(note)

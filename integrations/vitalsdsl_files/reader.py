@@ -1,0 +1,238 @@
+"""From a path to the runs recorded there."""
+
+from __future__ import annotations
+
+import io
+import os
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
+from itertools import chain, islice
+from pathlib import Path
+from typing import Any
+
+from vitalsdsl.errors import SourceError, UsageError
+from vitalsdsl.points import Rewind, Row, RunInfo
+from vitalsdsl_files.format import Format, Reading
+from vitalsdsl_files.opening import HEAD, Joined, Log, encoding_of, head_of, text_of, unreadable
+from vitalsdsl_files.recording import Recording
+from vitalsdsl_files.registry import known
+from vitalsdsl_files.segments import MODES, Part, Track, parts_of
+
+HELD = 1_000_000
+"""How many values of a log are held in memory, so that it is read but once."""
+
+_PLAIN = "utf-8-sig"
+
+
+@dataclass(frozen=True)
+class _Wish:
+    """What the user asked for."""
+
+    step_key: str | None
+    on_decrease: str
+
+    def mode(self, reading: Reading) -> str:
+        """What a step that goes back is taken for in this log."""
+        return "ignore" if self.on_decrease == "auto" and not reading.infers else self.on_decrease
+
+
+@dataclass(frozen=True)
+class _Anew:
+    """Events that are read anew each time they are gone through."""
+
+    begin: Callable[[], Iterator[Row | Rewind]]
+
+    def __iter__(self) -> Iterator[Row | Rewind]:
+        return self.begin()
+
+
+def read(
+    path: str | os.PathLike[str], *, step_key: str | None = None, stdin: Any = None, on_decrease: str = "auto"
+) -> list[Recording]:
+    """The runs recorded in a file, in each file of a folder, or on stdin (`-`), in order.
+
+    The format is found by content. `step_key` names the key that holds the step. `on_decrease` says what a step that
+    goes back is taken for: `rewind`, `new` (a run of its own), `ignore` (rows are passed on as they are), or `auto`,
+    which decides as `segments.parts_of` says and never for canonical JSON lines. What was decided is in the notes.
+    A NaN in a log is a point; null, an empty cell and an absent key are none. A folder's own folders are not gone into.
+
+    JSON lines on a pipe are read as they come, and `auto` takes nothing there for a rewind or a new run.
+
+    Raises SourceError where there is no log to read, with the reason, and UsageError for an unknown `on_decrease`.
+
+    >>> import io
+    >>> [run] = read("-", stdin=io.StringIO('{"step": 1, "loss": 2.5}\\n{"rewind": 0}\\n'))
+    >>> list(run.events)
+    [Row(step=1, values={'loss': 2.5}, time=nan), Rewind(step=0)]
+    """
+    if on_decrease not in MODES:
+        raise UsageError(f"`{on_decrease}` is not what a step that goes back can be: write one of {', '.join(MODES)}")
+    wish = _Wish(step_key, on_decrease)
+    if os.fspath(path) == "-":
+        return _read_pipe(sys.stdin if stdin is None else stdin, "stdin", wish)
+    place = Path(path)
+    try:
+        if place.is_dir():
+            return _read_folder(place, wish)
+        if place.exists() and not place.is_file():
+            return _read_pipe(place.open("rb"), place.name, wish)
+    except OSError as problem:
+        raise unreadable(place.name, problem) from problem
+    return _read_log(_log(place), wish)
+
+
+def _log(place: Path) -> Log:
+    return Log(place.name, lambda: place.open("rb"))
+
+
+def _read_folder(folder: Path, wish: _Wish) -> list[Recording]:
+    inside = sorted(folder.iterdir(), key=lambda place: place.name)
+    recordings: list[Recording] = []
+    skipped: list[str] = []
+    for place in inside:
+        if place.is_dir():
+            continue
+        try:
+            recordings += _read_log(_log(place), wish)
+        except SourceError as problem:
+            skipped.append(str(problem))
+    left_out = "; ".join(skipped[:5]) + (f"; and {len(skipped) - 5} more" if len(skipped) > 5 else "")
+    if not recordings:
+        folders = [f"`{place.name}`" for place in inside if place.is_dir()][:5]
+        hint = f"; read one of its folders instead: {', '.join(folders)}" if folders else ""
+        raise SourceError(f"no training log lies in `{folder}`" + (f": {left_out}" if left_out else "") + hint)
+    if skipped:
+        first = recordings[0]
+        notes = (*first.info.notes, f"left out of `{folder.name}`: {left_out}")
+        recordings[0] = replace(first, info=replace(first.info, notes=notes))
+    return recordings
+
+
+def _read_log(log: Log, wish: _Wish) -> list[Recording]:
+    head = head_of(log)
+    formats, notes = known()
+    failure: SourceError | None = None
+    for one in formats:
+        if not one.recognises(head):
+            continue
+        try:
+            return _runs(one, log, wish, notes)
+        except SourceError as problem:
+            failure = failure or problem
+    names = ", ".join(one.name for one in formats)
+    raise failure or SourceError(f"`{log.name}` is in no known log format ({names})")
+
+
+def _runs(found: Format, log: Log, wish: _Wish, notes: Iterable[str]) -> list[Recording]:
+    """The runs in a log: held if it is small, else read again when their events are wanted."""
+    reading = Reading(log.name, wish.step_key)
+    reading.notes.extend(notes)
+    track = Track()
+    held: list[Row | Rewind] | None = []
+    room = HELD
+    for event in _events(found, log, reading):
+        track.add(event)
+        if held is None:
+            continue
+        held.append(event)
+        room -= 1 if isinstance(event, Rewind) else 1 + len(event.values)
+        if room < 0:
+            held = None
+            if wish.mode(reading) == "ignore":
+                return [_as_it_comes(reading, lambda again: _events(found, log, again))]
+    if not track.rows:
+        raise SourceError(f"`{log.name}` has no rows")
+    parts = parts_of(track, wish.mode(reading))
+    return [_recording(at, part, reading, _part_events(found, log, part, held, wish)) for at, part in enumerate(parts)]
+
+
+def _recording(at: int, part: Part, reading: Reading, events: Iterable[Row | Rewind]) -> Recording:
+    name = reading.name if at == 0 else f"{reading.name}#{at + 1}"
+    return Recording(RunInfo(name, reading.total_steps, notes=(*reading.notes, *part.notes)), events)
+
+
+def _part_events(
+    found: Format, log: Log, part: Part, held: list[Row | Rewind] | None, wish: _Wish
+) -> Iterable[Row | Rewind]:
+    if held is not None:
+        return tuple(_within(part, iter(held)))
+    return _Anew(lambda: _within(part, _events(found, log, Reading(log.name, wish.step_key))))
+
+
+def _within(part: Part, events: Iterator[Row | Rewind]) -> Iterator[Row | Rewind]:
+    for at, event in enumerate(islice(events, part.start, part.stop), part.start):
+        if at in part.rewinds:
+            yield Rewind(part.rewinds[at])
+        if at not in part.dropped:
+            yield event
+
+
+def _events(found: Format, log: Log, reading: Reading) -> Iterator[Row | Rewind]:
+    try:
+        with text_of(log.open(), log.name, reading.notes.append) as text:
+            yield from found.read(text, reading)
+    except OSError as problem:
+        raise unreadable(log.name, problem) from problem
+
+
+def _as_it_comes(reading: Reading, events: Callable[[Reading], Iterator[Row | Rewind]]) -> Recording:
+    """One run whose events are not looked at beforehand. What shows later is noted later."""
+    late: list[str] = []
+    said = tuple(reading.notes)
+
+    def begin() -> Iterator[Row | Rewind]:
+        again = Reading(reading.name, reading.step_key, reading.live)
+        try:
+            yield from events(again)
+        finally:
+            late.extend(note for note in again.notes if note not in said and note not in late)
+
+    return Recording(RunInfo(reading.name, reading.total_steps, notes=said), _Anew(begin), late)
+
+
+def _read_pipe(stream: Any, name: str, wish: _Wish) -> list[Recording]:
+    """A log that can be read but once: row by row where its format allows, else whole."""
+    binary = getattr(stream, "buffer", stream)
+    if isinstance(binary, io.TextIOBase):
+        binary = io.BytesIO(binary.read().encode("utf-8", "replace"))
+    take = getattr(binary, "read1", binary.read)
+    start = b""
+    while len(start) < HEAD and (part := take(HEAD - len(start))):
+        start += part
+        found = _live_format(start) if b"\n" in part and wish.on_decrease in ("auto", "ignore") else None
+        if found is not None:
+            return [_piped(found, Joined(start, binary, lambda: None), Reading(name, wish.step_key, live=True))]
+    data = start + binary.read()
+    return _read_log(Log(name, lambda: io.BytesIO(data)), wish)
+
+
+def _live_format(start: bytes) -> Format | None:
+    """The format of a pipe that begins so, where its rows can be read as they come."""
+    if encoding_of(start) != _PLAIN:
+        return None
+    head = start.decode(_PLAIN, "replace")
+    first = next((one for one in known()[0] if one.recognises(head)), None)
+    return first if first is not None and first.live else None
+
+
+def _piped(found: Format, pipe: Joined, reading: Reading) -> Recording:
+    reading.notes.extend(known()[1])
+    text = io.TextIOWrapper(io.BufferedReader(pipe), encoding=_PLAIN, errors="replace")
+    events = found.read(text, reading)
+    first = next(events, None)
+    if first is None:
+        raise SourceError(f"`{reading.name}` has no rows")
+    if reading.infers:
+        reading.notes.append("it is read as it comes: where the step goes back, rows are passed on as they are")
+    waiting = [chain([first], events)]
+
+    def once(again: Reading) -> Iterator[Row | Rewind]:
+        if not waiting:
+            raise SourceError(f"`{reading.name}` can be read only once")
+        try:
+            yield from waiting.pop()
+        finally:
+            again.notes = reading.notes
+
+    return _as_it_comes(reading, once)

@@ -1,0 +1,174 @@
+"""From what one row of a log holds to a row of numbers at a step: names, times, and which key is the step."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import chain, islice
+
+from vitalsdsl.errors import SourceError
+from vitalsdsl.points import Rewind, Row, number
+from vitalsdsl_files.format import Reading
+
+STEP_KEYS = (
+    "step",
+    "_step",
+    "train/global_step",
+    "trainer/global_step",
+    "global_step",
+    "iteration",
+    "iter",
+    "num_updates",
+    "current_steps",
+    "epoch",
+)
+"""The keys that are taken for the step, the first that is there; `epoch` only where it is whole numbers throughout."""
+
+TIME_KEYS = ("_time", "_timestamp", "timestamp")
+SAMPLE = 200
+"""How many rows are looked at to choose the step."""
+
+_LARGEST = 2**53
+
+
+def flat(row: Mapping[str, object]) -> dict[str, object]:
+    """Nested objects as one: their keys joined by `.`.
+
+    >>> flat({"step": 1, "train": {"loss": 2.0, "optim": {"lr": 0.1}}})
+    {'step': 1, 'train.loss': 2.0, 'train.optim.lr': 0.1}
+    """
+    found: dict[str, object] = {}
+    waiting = [("", iter(row.items()))]
+    while waiting:
+        prefix, items = waiting[-1]
+        for key, value in items:
+            if isinstance(value, dict):
+                waiting.append((f"{prefix}{key}.", iter(value.items())))
+                break
+            found[prefix + key] = value
+        else:
+            waiting.pop()
+    return found
+
+
+def whole(value: object) -> int | None:
+    """A step, or None where the value is no whole number.
+
+    >>> whole("12"), whole(12.0), whole(0.5), whole(None)
+    (12, 12, None, None)
+    """
+    if value.__class__ is int and -_LARGEST <= value <= _LARGEST:  # type: ignore[operator]
+        return value  # type: ignore[return-value]
+    found = number(value)
+    if found is None or not abs(found) <= _LARGEST or not found.is_integer():
+        return None
+    return int(found)
+
+
+def row_of(values: Mapping[str, object], key: str) -> Row | None:
+    """The numbers of one flat row, or None where it has no step.
+
+    The step's own key is left out (but for `epoch`, which rules may count in), and so are all that begin with `_`,
+    texts that are no number, booleans and lists. A null is no point; a NaN is one.
+
+    >>> row_of({"step": 3, "loss": "NaN", "lr": None, "phase": "train", "_runtime": 9.0, "_time": 5}, "step")
+    Row(step=3, values={'loss': nan}, time=5.0)
+    """
+    step = whole(values.get(key))
+    if step is None:
+        return None
+    numbers: dict[str, float] = {}
+    for name, value in values.items():
+        if name[:1] == "_" or name == "timestamp" or (name == key and name != "epoch"):
+            continue
+        found = number(value)
+        if found is not None:
+            numbers[name] = found
+    return Row(step, numbers, _time(values))
+
+
+def _time(values: Mapping[str, object]) -> float:
+    for name in TIME_KEYS:
+        if name in values:
+            found = number(values[name])
+            if found is not None and math.isfinite(found):
+                return found
+    return math.nan
+
+
+def stepped(
+    rows: Iterable[Mapping[str, object] | Rewind], reading: Reading, canonical: bool = False
+) -> Iterator[Row | Rewind]:
+    """Rows with their steps, once it is settled which key holds them; rows without one are left out, and counted.
+
+    With `canonical`, rows with a `step` are taken as they are: a step that goes back means nothing by itself.
+    Raises SourceError where no row has a step.
+    """
+    coming = iter(rows)
+    key, sample, left_out = _settle(coming, reading)
+    reading.infers = not (canonical and key == "step")
+    for row in chain(sample, coming):
+        if isinstance(row, Rewind):
+            yield row
+            continue
+        found = row_of(row, key)
+        if found is None:
+            left_out += 1
+        else:
+            yield found
+    if left_out:
+        them, are = ("1 row has", "is") if left_out == 1 else (f"{left_out} rows have", "are")
+        reading.notes.append(f"{them} no whole number under `{key}` and {are} left out")
+
+
+def _settle(
+    coming: Iterator[Mapping[str, object] | Rewind], reading: Reading
+) -> tuple[str, list[Mapping[str, object] | Rewind], int]:
+    """The key of the step, what was read to find it, and how many rows without a step were passed over for it."""
+    sample = list(islice(coming, 1 if reading.live else SAMPLE))
+    seen, passed = sample, 0
+    while (key := _choose(sample, reading)) is None:
+        if (row := next(coming, None)) is None:
+            raise SourceError(_no_step(seen, reading))
+        passed += sum(not isinstance(one, Rewind) for one in sample)
+        sample = [row]
+    return key, sample, passed
+
+
+def _choose(sample: Sequence[Mapping[str, object] | Rewind], reading: Reading) -> str | None:
+    """The key that holds the step in these rows. A key that few rows have gives way to one that twice as many have."""
+    rows = [row for row in sample if not isinstance(row, Rewind)]
+    if reading.step_key is not None:
+        return reading.step_key if any(whole(row.get(reading.step_key)) is not None for row in rows) else None
+    counts: dict[str, int] = {}
+    for key in dict.fromkeys(key for row in rows for key in row):
+        found = [whole(row[key]) for row in rows if row.get(key) not in (None, "")] if _rank(key) is not None else []
+        count = sum(step is not None for step in found)
+        if count and (key.lower() != "epoch" or count == len(found)):
+            counts[key] = count
+    if not counts:
+        return None
+    ordered = sorted(counts, key=lambda key: (_rank(key), key != key.lower()))
+    chosen = next(key for key in ordered if counts[key] * 2 >= max(counts.values()))
+    if chosen != "step":
+        others = ", ".join(f"`{key}`" for key in ordered if key != chosen)
+        also = f"; {others} could be read instead with --step" if others else ""
+        reading.notes.append(f"the step is read from `{chosen}`{also}")
+    return chosen
+
+
+def _rank(key: str) -> int | None:
+    lower = key.lower()
+    return STEP_KEYS.index(lower) if lower in STEP_KEYS else None
+
+
+def _no_step(sample: Sequence[Mapping[str, object] | Rewind], reading: Reading) -> str:
+    keys = list(dict.fromkeys(key for row in sample if not isinstance(row, Rewind) for key in row))
+    if not keys:
+        return f"`{reading.name}` has no rows"
+    listed = ", ".join(f"`{key}`" for key in keys[:8]) + (", …" if len(keys) > 8 else "")
+    if reading.step_key is None:
+        return f"`{reading.name}` has no step: name the key that holds it with --step KEY; its keys are {listed}"
+    if reading.step_key in keys:
+        return f"`{reading.name}` has no whole number under `{reading.step_key}`, so it cannot be the step"
+    return f"`{reading.name}` has no `{reading.step_key}` to be the step; its keys are {listed}"

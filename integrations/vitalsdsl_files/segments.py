@@ -1,0 +1,143 @@
+"""What is made of a step that goes back: a rewind, a new run, or a second writer of the same file."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from vitalsdsl.points import Rewind, Row
+
+MODES = ("auto", "rewind", "new", "ignore")
+SMALL = 0.05
+"""The share of the steps that may be repeated after a resume, and that a new run may begin after the first one did."""
+
+_REWIND = -1
+
+
+class Track:
+    """The steps of a log, and which rows hold the same metrics: all that is kept of it to see where it goes back."""
+
+    def __init__(self) -> None:
+        self.steps = array("q")
+        self.kinds = array("q")
+        self.rows = 0
+
+    def add(self, event: Row | Rewind) -> None:
+        self.steps.append(event.step)
+        if isinstance(event, Rewind):
+            self.kinds.append(_REWIND)
+        else:
+            self.rows += 1
+            self.kinds.append(hash(frozenset(event.values)) & 0x7FFFFFFFFFFFFFFF)
+
+
+@dataclass
+class Part:
+    """One run in a log: the events from `start` up to `stop`, less `dropped`, with `rewinds` before some of them."""
+
+    start: int
+    stop: int
+    rewinds: dict[int, int] = field(default_factory=dict)
+    dropped: frozenset[int] = frozenset()
+    notes: list[str] = field(default_factory=list)
+
+
+def parts_of(track: Track, mode: str) -> list[Part]:
+    """The runs in a log.
+
+    A step goes back where it is below an earlier one and its row's metrics had gone further, or the rows after it stay
+    below too; a late evaluation does not. With `auto`:
+
+    - steps that nearly all are there twice, close together, with the same metrics, were written by two processes: the
+      first row of each is kept;
+    - a step that repeats less than 5% of the way so far is a resume: a rewind to just before it;
+    - a step that is back at about the first one (within 5% of the way) begins a new run;
+    - any other is a rewind too, to an older checkpoint.
+
+    `rewind` and `new` take each for that, `ignore` passes rows on as they are.
+    """
+    dropped = _written_twice(track) if mode == "auto" else frozenset()
+    parts = [Part(0, len(track.steps), dropped=dropped)]
+    if dropped:
+        parts[0].notes.append(
+            f"the same steps with the same metrics are there twice ({len(dropped)} rows), as when two processes write "
+            "one file: the first row of each is read"
+        )
+    backs: list[tuple[int, int]] = []
+    for at, newest, step, verdict in _returns(track, dropped, mode):
+        if verdict == "new":
+            _tell(parts[-1], backs, mode)
+            backs = []
+            parts[-1].stop = at
+            parts.append(Part(at, len(track.steps), dropped=dropped))
+            parts[-1].notes.append(f"the step goes back from {newest} to {step}, read as the begin of a new run")
+            continue
+        backs.append((newest, step))
+        if verdict == "rewind":
+            parts[-1].rewinds[at] = step - 1
+    _tell(parts[-1], backs, mode)
+    return parts
+
+
+def _tell(part: Part, backs: list[tuple[int, int]], mode: str) -> None:
+    if not backs:
+        return
+    times = "" if len(backs) == 1 else f" and {len(backs) - 1} more times"
+    what = "its rows are passed on as they are" if mode == "ignore" else "read as a resume, which replaces those steps"
+    part.notes.append(f"the step goes back from {backs[0][0]} to {backs[0][1]}{times}: {what}")
+
+
+def _returns(track: Track, dropped: frozenset[int], mode: str) -> Iterator[tuple[int, int, int, str]]:
+    """Where the step goes back: the event, the newest step so far, the step, and what it is taken for."""
+    first: int | None = None
+    newest = 0
+    latest: dict[int, int] = {}
+    for at, (step, kind) in enumerate(zip(track.steps, track.kinds)):
+        if at in dropped:
+            continue
+        if kind == _REWIND:
+            newest = min(newest, step)
+            latest = {one: min(last, step) for one, last in latest.items()}
+            continue
+        if first is None:
+            first = newest = step
+        elif step < newest and (latest.get(kind, step) > step or _stays_below(track, at, newest)):
+            verdict = _verdict(first, newest, step) if mode == "auto" else mode
+            yield at, newest, step, verdict
+            first, newest = (step if verdict == "new" else first), step
+            latest = {} if verdict == "new" else {one: min(last, step - 1) for one, last in latest.items()}
+        newest = max(newest, step)
+        latest[kind] = max(latest.get(kind, step), step)
+
+
+def _stays_below(track: Track, at: int, newest: int) -> bool:
+    following = track.steps[at : at + 3]
+    return (
+        len(following) == 3
+        and _REWIND not in track.kinds[at : at + 3]
+        and following[0] <= following[1] <= following[2] < newest
+    )
+
+
+def _verdict(first: int, newest: int, step: int) -> str:
+    if newest - step < SMALL * newest:
+        return "rewind"
+    return "new" if step - first <= SMALL * (newest - first) else "rewind"
+
+
+def _written_twice(track: Track) -> frozenset[int]:
+    """The second rows of steps that two processes wrote; none where that is not what the log looks like."""
+    if track.rows < len(track.steps):
+        return frozenset()
+    seen: dict[tuple[int, int], list[int]] = {}
+    for at, key in enumerate(zip(track.steps, track.kinds)):
+        seen.setdefault(key, []).append(at)
+    pairs = [places for places in seen.values() if len(places) == 2]
+    more = sum(len(places) > 2 for places in seen.values())
+    if len(pairs) < 4 or len(pairs) * 3 < len(seen) * 2 or more > SMALL * len(seen):
+        return frozenset()
+    apart = sorted(second - one for one, second in pairs)
+    if apart[len(apart) // 2] > max(1, track.rows // 8):
+        return frozenset()
+    return frozenset(at for places in seen.values() for at in places[1:])

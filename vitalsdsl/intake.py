@@ -1,0 +1,103 @@
+"""Which logged names feed which metrics, and which metrics are members of a family."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from vitalsdsl import nodes as nd
+from vitalsdsl import rules
+from vitalsdsl.scope import Scope, fill_family, match_family
+
+Join = Callable[[str], None]
+
+
+@dataclass
+class Intake:
+    """One metric: of several logged names the one that comes first in time feeds it, fixed from then on."""
+
+    metric: nd.MetricNode
+    names: tuple[str, ...]
+    reduce: str = "last"
+    bound: str | None = None
+
+    def take(self, repeats: list[float]) -> float:
+        """What several points of one step come to."""
+        if self.reduce == "last":
+            return repeats[-1]
+        if any(value != value for value in repeats):
+            return math.nan
+        if self.reduce == "mean":
+            return math.fsum(repeats) / len(repeats) if all(map(math.isfinite, repeats)) else sum(repeats)
+        return max(repeats) if self.reduce == "max" else min(repeats)
+
+
+@dataclass
+class _Watch:
+    """A family in use: the members logged so far, and who wants to know of each."""
+
+    patterns: tuple[str, ...]
+    joins: list[Join] = field(default_factory=list)
+    stars: list[str] = field(default_factory=list)
+
+
+class Metrics:
+    """The metrics of one run under one policy's names."""
+
+    def __init__(self, scope: Scope) -> None:
+        self.scope = scope
+        self.nodes: dict[str, nd.MetricNode] = {}
+        self.intakes: dict[str, Intake] = {}
+        self.routes: dict[str, list[Intake]] = {}
+        self._watches: dict[str, _Watch] = {}
+
+    def node(self, path: str) -> nd.MetricNode:
+        """The node of a canonical name."""
+        if path not in self.nodes:
+            declared, names = self.declared(path)
+            node = self.nodes[path] = nd.MetricNode(path)
+            intake = Intake(node, names, declared.reduce if declared is not None else "last")
+            self.intakes[path] = intake
+            for name in names:
+                self.routes.setdefault(name, []).append(intake)
+        return self.nodes[path]
+
+    def declared(self, path: str) -> tuple[rules.Metric | None, tuple[str, ...]]:
+        """The declaration of a canonical name, if it has one, and the names under which it is logged."""
+        declared = self.scope.metrics.get(path)
+        if declared is not None and not declared.family:
+            return declared, declared.logged
+        for metric in self.scope.metrics.values():
+            star = match_family(metric.name, path) if metric.family else None
+            if star is not None:
+                return metric, tuple(fill_family(name, star) for name in metric.logged)
+        return None, (path,)
+
+    def watch(self, family: str, join: Join) -> None:
+        """Have `join` called with what the stars stand for, for each member logged so far and to come."""
+        watch = self._watches.get(family)
+        if watch is None:
+            declared = self.scope.metric_family(family)
+            watch = self._watches[family] = _Watch(declared.logged if declared is not None else (family,))
+        watch.joins.append(join)
+        for star in list(watch.stars):
+            join(star)
+
+    def see(self, name: str) -> bool:
+        """A name is logged for the first time; whether it joined a family."""
+        joined = False
+        for watch in list(self._watches.values()):
+            for pattern in watch.patterns:
+                star = match_family(pattern, name)
+                if star is not None and star not in watch.stars:
+                    watch.stars.append(star)
+                    joined = True
+                    for join in list(watch.joins):
+                        join(star)
+        return joined
+
+    def members(self, family: str) -> list[str]:
+        """The canonical names of a family's members logged so far."""
+        watch = self._watches.get(family)
+        return [fill_family(family, star) for star in watch.stars] if watch is not None else []

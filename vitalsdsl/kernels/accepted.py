@@ -1,0 +1,137 @@
+"""The points that a reference has accepted: what x usually is, learnt only while nothing is wrong."""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+
+from sortedcontainers import SortedList
+
+from vitalsdsl.kernels.state import State
+from vitalsdsl.types import SAMPLES, STEPS, Extent, Reason
+
+_ENOUGH = 5
+
+
+class Accepted(State):
+    """A window over accepted points that ends at the newest of them.
+
+    A point waits until its step's conditions are known: `decide` lets it in or drops it. What is read at a step is
+    therefore made of earlier steps' points alone, so a condition may stand on the reference that it freezes.
+    """
+
+    remembered = ("first", "count", "newest", "points", "pending")
+
+    def __init__(self, extent: Extent) -> None:
+        self.size = extent.size
+        self.unit = extent.unit
+        self.first = math.nan
+        self.count = 0
+        self.newest = math.nan
+        self.points: deque[tuple[float, float]] = deque()
+        self.pending: tuple[float, float] | None = None
+        self.restored()
+
+    def restored(self) -> None:
+        self._sorted = SortedList(value for _, value in self.points)
+        values = [value for _, value in self.points]
+        self._steps = SortedList(abs(b - a) for a, b in zip(values, values[1:]))
+        self._usual: float | None = None
+        self._noise: float | None = None
+
+    def push(self, step: int, time: float, value: float) -> None:
+        at: float = step if self.unit != "time" else time
+        if at == at:
+            if self.first != self.first:
+                self.first = at
+            self.pending = (at, value)
+
+    def decide(self, accept: bool) -> None:
+        """Let the waiting point in, or forget it."""
+        pending, self.pending = self.pending, None
+        if pending is None or not accept or not math.isfinite(pending[1]):
+            return
+        at, value = pending
+        points = self.points
+        if points:
+            self._steps.add(abs(value - points[-1][1]))
+        self.count += 1
+        self.newest = at
+        points.append((at, value))
+        self._sorted.add(value)
+        if self.unit == SAMPLES:
+            while len(points) > self.size:
+                self._forget()
+        else:
+            while points[0][0] <= at - self.size:
+                self._forget()
+        self._usual = self._noise = None
+
+    def _forget(self) -> None:
+        _, value = self.points.popleft()
+        self._sorted.remove(value)
+        if self.points:
+            self._steps.remove(abs(self.points[0][1] - value))
+
+    @property
+    def is_known(self) -> bool:
+        return self._is_warm() and len(self.points) >= _ENOUGH
+
+    def _is_warm(self) -> bool:
+        if self.unit == SAMPLES:
+            return self.count >= self.size
+        if self.unit == STEPS:
+            return self.newest - self.first + 1 >= self.size
+        return self.newest - self.first >= self.size
+
+    def usual(self, step: int, time: float) -> float:
+        """The median of the accepted points."""
+        if self._usual is None:
+            self._usual = median(self._sorted) if self.is_known else math.nan
+        return self._usual
+
+    def noise(self, step: int, time: float) -> float:
+        """The greater of their mad and of the scatter between neighbours."""
+        if self._noise is None:
+            self._noise = math.nan
+            if self.is_known:
+                centre = median(self._sorted)
+                mad = 1.4826 * median_distance(self._sorted, centre)
+                self._noise = max(mad, median(self._steps) / 0.954)
+        return self._noise
+
+    def reason(self, step: int, time: float) -> Reason:
+        if self.first != self.first:
+            return Reason.ABSENT
+        return Reason.TOO_FEW if self._is_warm() else Reason.WARMING
+
+
+def median(ordered: SortedList) -> float:
+    """The middle of sorted numbers; of an even number the mean of the middle two."""
+    n = len(ordered)
+    low, high = ordered[(n - 1) // 2], ordered[n // 2]
+    return float(low if low == high else low / 2 + high / 2 if abs(low) > 1e300 else (low + high) / 2)
+
+
+def median_distance(ordered: SortedList, centre: float) -> float:
+    """The median of abs(x - centre) over sorted numbers, without sorting the distances.
+
+    The k nearest of them are neighbours in the order, so a search over where that stretch begins is enough.
+    """
+    n = len(ordered)
+    if n % 2:
+        return _nearest(ordered, centre, n // 2 + 1)
+    low, high = _nearest(ordered, centre, n // 2), _nearest(ordered, centre, n // 2 + 1)
+    return low if low == high else (low + high) / 2
+
+
+def _nearest(ordered: SortedList, centre: float, k: int) -> float:
+    """The k-th smallest distance to the centre."""
+    begin, end = 0, len(ordered) - k
+    while begin < end:
+        middle = (begin + end) // 2
+        if centre - ordered[middle] > ordered[middle + k] - centre:
+            begin = middle + 1
+        else:
+            end = middle
+    return max(abs(ordered[begin] - centre), abs(ordered[begin + k - 1] - centre))

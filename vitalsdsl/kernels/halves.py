@@ -1,0 +1,116 @@
+"""The two halves of a window, and whether they differ by more than chance."""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+
+from sortedcontainers import SortedList
+
+from vitalsdsl.kernels.exact import midpoint, total
+from vitalsdsl.kernels.ordered import distance, middle
+from vitalsdsl.kernels.selection import Ascending, kth_smallest
+from vitalsdsl.kernels.window import Window
+from vitalsdsl.types import SAMPLES, STEPS, Extent, Reason
+
+_LEAST = 4
+"""A half of fewer points says nothing."""
+
+
+class Halves(Window):
+    """The earlier half of a window, the later half and the differences of neighbours, each in order of size."""
+
+    enough = 2 * _LEAST
+
+    def __init__(self, extent: Extent) -> None:
+        super().__init__(extent)
+        self.clear()
+
+    def clear(self) -> None:
+        self._early = SortedList()
+        self._late = SortedList()
+        self._differences = SortedList()
+        self._recent: deque[tuple[float, float]] = deque()
+        """(place, value) of the later half, in order of arrival."""
+        self._trend: tuple[float, float, float] | None = None
+        self._is_current = False
+
+    def add(self, step: int, value: float) -> None:
+        if len(self.points) > 1:
+            self._differences.add(abs(value - self.points[-2][1]))
+        self._late.add(value)
+        self._recent.append((self.points[-1][0], value))
+        self._is_current = False
+
+    def drop(self, step: int, value: float) -> None:
+        if self.points:
+            self._differences.remove(abs(self.points[0][1] - value))
+        if self._early:
+            self._early.remove(value)
+        else:
+            self._recent.popleft()
+            self._late.remove(value)
+        self._is_current = False
+
+    def advance(self, step: int, time: float) -> None:
+        super().advance(step, time)
+        recent = self._recent
+        if self.unit == SAMPLES:
+            while len(self._early) < self.usable // 2:
+                self._grow_old()
+        else:
+            bound = (step if self.unit == STEPS else time) - self.size / 2
+            while recent and recent[0][0] <= bound:
+                self._grow_old()
+
+    def _grow_old(self) -> None:
+        value = self._recent.popleft()[1]
+        self._late.remove(value)
+        self._early.add(value)
+        self._is_current = False
+
+    def trend(self) -> tuple[float, float, float] | None:
+        """(d, se, median of the earlier half): by how much the later half is higher, and the standard error of that.
+
+        None where a half has too few points, or where a number is too large for a float.
+        """
+        if not self._is_current:
+            self._trend = self._work_out()
+            self._is_current = True
+        return self._trend
+
+    def _work_out(self) -> tuple[float, float, float] | None:
+        early, late = len(self._early), len(self._late)
+        if early < _LEAST or late < _LEAST:
+            return None
+        (a, b), (c, d) = middle(self._early), middle(self._late)
+        rise = c - a if a == b and c == d else total((c / 2, d / 2, -a / 2, -b / 2))
+        sigma = midpoint(*middle(self._differences)) / 0.954
+        wide = 1.4826 * self._deviation((a, b), (c, d))
+        r = min(max(1 - (sigma / wide) ** 2, 0.0), 0.95) if wide else 0.0
+        error = 1.2533 * sigma * math.sqrt(1 / early + 1 / late) * math.sqrt((1 + r) / (1 - r))
+        return (rise, error, midpoint(a, b)) if math.isfinite(rise) and math.isfinite(3 * error) else None
+
+    def _deviation(self, early: tuple[float, float], late: tuple[float, float]) -> float:
+        """The median distance of the points from the median of their own half."""
+        n = self.usable
+        sequences = [*_outwards(self._early, early), *_outwards(self._late, late)]
+        low, high = kth_smallest(sequences, (n + 1) // 2)
+        return low if n % 2 or high is None else midpoint(low, high)
+
+    def reason(self, step: int, time: float) -> Reason:
+        few = self.is_warm(step, time) and (len(self._early) < _LEAST or len(self._late) < _LEAST)
+        return Reason.TOO_FEW if few else super().reason(step, time)
+
+
+def _outwards(ordered: SortedList, centre: tuple[float, float]) -> tuple[Ascending, Ascending]:
+    """The distances from the median, going down from it and going up."""
+    low, high = centre
+    n = len(ordered)
+    half = (n + 1) // 2
+    if low == high:
+        return (half, lambda i: low - ordered[half - 1 - i]), (n - half, lambda i: ordered[half + i] - low)
+    return (
+        (half, lambda i: -distance(ordered[half - 1 - i], low, high)),
+        (n - half, lambda i: distance(ordered[half + i], low, high)),
+    )

@@ -1,0 +1,60 @@
+"""Sum, mean and variance of a window: exact, so nothing drifts and no spike lingers."""
+
+from __future__ import annotations
+
+import math
+
+from vitalsdsl.kernels.exact import Grid, ratio, root
+from vitalsdsl.kernels.window import Window
+from vitalsdsl.types import Extent
+
+
+class Moments(Window):
+    """The sums of x and of x² as whole numbers: adding and taking away are exact, and each answer is rounded once."""
+
+    enough = 2
+
+    def __init__(self, extent: Extent) -> None:
+        super().__init__(extent)
+        self._grid = Grid(self._widened)
+        self.clear()
+
+    def clear(self) -> None:
+        self._grid.reset()
+        self._sum = 0
+        self._squares = 0
+
+    def _widened(self, bits: int) -> None:
+        self._sum <<= bits
+        self._squares <<= 2 * bits
+
+    def add(self, step: int, value: float) -> None:
+        whole = self._grid.whole(value)
+        self._sum += whole
+        self._squares += whole * whole
+
+    def drop(self, step: int, value: float) -> None:
+        if not self.usable:
+            self.clear()
+            return
+        whole = self._grid.whole(value)
+        self._sum -= whole
+        self._squares -= whole * whole
+
+    def sum(self) -> float:
+        return ratio(self._sum, 1 << self._grid.bits)
+
+    def mean(self) -> float:
+        return ratio(self._sum, self.usable << self._grid.bits)
+
+    def var(self) -> float:
+        """With n - 1; NaN for fewer than two points."""
+        return ratio(*self._spread()) if self.usable > 1 else math.nan
+
+    def std(self) -> float:
+        """The root of a variance that may itself be too large or too small for a float."""
+        return root(*self._spread()) if self.usable > 1 else math.nan
+
+    def _spread(self) -> tuple[int, int]:
+        n = self.usable
+        return n * self._squares - self._sum * self._sum, (n * (n - 1)) << (2 * self._grid.bits)

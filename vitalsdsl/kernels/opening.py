@@ -1,0 +1,75 @@
+"""The first stretch of a stream, or the first after an event: fixed once it is complete."""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+
+from vitalsdsl.kernels.exact import mean, midpoint
+from vitalsdsl.kernels.ordered import middle
+from vitalsdsl.kernels.state import State
+from vitalsdsl.types import STEPS, Extent, Reason
+
+
+class Opening(State):
+    """The usable points of N steps, or of N samples, after the first `skip`; one number once they are complete."""
+
+    remembered = ("start", "seen", "count", "newest", "values", "value")
+
+    def __init__(self, extent: Extent, skip: float, by: str) -> None:
+        self.size = extent.size
+        self.unit = extent.unit
+        self.skip = skip
+        self.by = by
+        self.start: int | None = None
+        """The step of the first point or of the newest edge."""
+        self.seen = False
+        self.count = 0
+        """Points since the start."""
+        self.newest: tuple[int, float] = (-1, math.nan)
+        self.values: deque[float] = deque()
+        self.value: float | None = None
+
+    def push(self, step: int, time: float, value: float) -> None:
+        if self.start is None:
+            self.start = step
+        self.seen = True
+        self.newest = (step, value)
+        if self.value is None:
+            self._take(self.start, step, value)
+
+    def edge(self, step: int, time: float) -> None:
+        self.start, self.count, self.value = step, 0, None
+        self.values.clear()
+        if self.newest[0] == step:
+            self._take(step, step, self.newest[1])
+
+    def _take(self, start: int, step: int, value: float) -> None:
+        place = step - start if self.unit == STEPS else self.count
+        self.count += 1
+        if self.skip <= place < self.skip + self.size and math.isfinite(value):
+            self.values.append(value)
+
+    def _is_complete(self, step: int) -> bool:
+        if self.start is None:
+            return False
+        lived = step - self.start + 1 if self.unit == STEPS else self.count
+        return lived >= self.skip + self.size
+
+    def read(self, step: int, time: float) -> float:
+        if self.value is None:
+            if not self._is_complete(step):
+                return math.nan
+            self.value = self._settle()
+            self.values.clear()
+        return self.value
+
+    def _settle(self) -> float:
+        if not self.values:
+            return math.nan
+        return midpoint(*middle(sorted(self.values))) if self.by == "median" else mean(self.values)
+
+    def reason(self, step: int, time: float) -> Reason:
+        if not self.seen:
+            return Reason.ABSENT
+        return Reason.TOO_FEW if self._is_complete(step) else Reason.WARMING

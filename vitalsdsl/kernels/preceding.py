@@ -1,0 +1,78 @@
+"""The newest point against those before it."""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+
+from vitalsdsl.kernels.exact import total
+from vitalsdsl.kernels.ordered import Spread, median_distance, middle
+from vitalsdsl.types import SAMPLES, STEPS, Extent, Reason
+
+
+class Preceding(Spread):
+    """The finite points in [p - W, p), p being the newest point; of samples, of the W points before it.
+
+    It changes only when a point comes, so its answer stays until the next one.
+    """
+
+    remembered = (*Spread.remembered, "place", "newest", "waiting")
+
+    def __init__(self, extent: Extent) -> None:
+        super().__init__(extent)
+        self.place = math.nan
+        self.newest = math.nan
+        self.waiting: deque[tuple[float, float, int]] = deque()
+        """Points at the newest place itself: they are before the next one only."""
+        self._score: float | None = None
+
+    def push(self, step: int, time: float, value: float) -> None:
+        at: float = step if self.unit == STEPS else self.seen if self.unit == SAMPLES else time
+        if at != at:
+            return
+        if self.first != self.first:
+            self.first = at
+        self.seen += 1
+        while self.waiting and self.waiting[0][0] < at:
+            point = self.waiting.popleft()
+            self.usable += 1
+            self.points.append(point)
+            self.add(point[2], point[1])
+        while self.points and self.points[0][0] < at - self.size:
+            _, dropped, dropped_at = self.points.popleft()
+            self.usable -= 1
+            self.drop(dropped_at, dropped)
+        self.place, self.newest = at, value
+        if math.isfinite(value):
+            self.waiting.append((at, value, step))
+        self._score = None
+
+    def restored(self) -> None:
+        super().restored()
+        self._score = None
+
+    def is_warm(self, step: int, time: float) -> bool:
+        return self.place - self.first >= self.size
+
+    def read(self, step: int, time: float) -> float:
+        """(newest - median) / mad."""
+        if self._score is None:
+            self._score = self._work_out()
+        return self._score
+
+    def _work_out(self) -> float:
+        x = self.newest
+        if not self.place - self.first >= self.size or self.usable < 5 or x - x != 0.0:
+            return math.nan
+        scale = 1.4826 * median_distance(self._sorted)
+        if not scale:
+            return math.nan
+        low, high = middle(self._sorted)
+        above = x - low if low == high else total((x / 2, x / 2, -low / 2, -high / 2))
+        score = above / scale
+        return score if score - score == 0.0 and scale - scale == 0.0 else math.nan
+
+    def reason(self, step: int, time: float) -> Reason:
+        if self.is_warm(step, time) and not math.isfinite(self.newest):
+            return Reason.NONFINITE
+        return super().reason(step, time)

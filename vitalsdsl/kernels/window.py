@@ -1,0 +1,94 @@
+"""The points of a stream in a window of steps, samples or time."""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from typing import ClassVar
+
+from vitalsdsl.kernels.state import State
+from vitalsdsl.types import SAMPLES, STEPS, Extent, Reason
+
+
+class Window(State):
+    """The base of all windows.
+
+    A window of steps holds the points with step in (s - W, s], of time likewise; of samples the last W points, NaN
+    included. It is warm once its span has been lived since the stream's first point, or once it holds W samples.
+    Subclasses say what is learnt from a usable point (`add`) and forgotten with it (`drop`); points go in order.
+    """
+
+    remembered: ClassVar[tuple[str, ...]] = ("first", "seen", "points")
+    with_infinite: ClassVar[bool] = False
+    """Whether ±inf is usable here; NaN never is."""
+    enough: ClassVar[int] = 1
+    """With so many usable points an unknown answer has another reason than `too few points`."""
+
+    def __init__(self, extent: Extent) -> None:
+        self.size = extent.size
+        self.unit = extent.unit
+        self.first = math.nan
+        self.seen = 0
+        self.usable = 0
+        self.points: deque[tuple[float, float, int]] = deque()
+        """(place on the window's axis, value, step) in order of arrival."""
+
+    def add(self, step: int, value: float) -> None:
+        raise NotImplementedError
+
+    def drop(self, step: int, value: float) -> None:
+        raise NotImplementedError
+
+    def push(self, step: int, time: float, value: float) -> None:
+        unit = self.unit
+        at: float = step if unit == STEPS else self.seen if unit == SAMPLES else time
+        if at != at:
+            return  # a run without wall times has no windows of time
+        if self.first != self.first:
+            self.first = at
+        self.seen += 1
+        if value - value == 0.0 or (self.with_infinite and value == value):
+            self.usable += 1
+            self.points.append((at, value, step))
+            self.add(step, value)
+        self._forget(at - self.size)
+
+    def advance(self, step: int, time: float) -> None:
+        """Forget what the window has left behind at the close of this step."""
+        if self.unit == STEPS:
+            self._forget(step - self.size)
+        elif self.unit != SAMPLES:
+            self._forget(time - self.size)
+
+    def _forget(self, bound: float) -> None:
+        points = self.points
+        while points and points[0][0] <= bound:
+            _, value, at = points.popleft()
+            self.usable -= 1
+            self.drop(at, value)
+
+    def is_warm(self, step: int, time: float) -> bool:
+        if self.unit == STEPS:
+            return step - self.first + 1 >= self.size
+        if self.unit == SAMPLES:
+            return self.seen >= self.size
+        return time - self.first >= self.size
+
+    def reason(self, step: int, time: float) -> Reason:
+        if not self.seen:
+            return Reason.ABSENT
+        if not self.is_warm(step, time):
+            return Reason.WARMING
+        return Reason.TOO_FEW if self.usable < self.enough else Reason.UNDEFINED
+
+    def restored(self) -> None:
+        points, self.points, self.usable = self.points, deque(), 0
+        self.clear()
+        for at, value, step in points:
+            self.points.append((at, value, step))
+            self.usable += 1
+            self.add(step, value)
+
+    def clear(self) -> None:
+        """Forget everything learnt by `add`."""
+        raise NotImplementedError

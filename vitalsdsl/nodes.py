@@ -1,0 +1,495 @@
+"""What a plan is made of: nodes that hold their value at the step that closes.
+
+A number is a float, unknown NaN; a condition is True, False or None. `run` is called once at each closed step at which
+something above needs the value, after its inputs. Reasons and margins are worked out only when somebody asks.
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Callable, Sequence
+from typing import Any, ClassVar
+
+from vitalsdsl.kernels.state import State
+from vitalsdsl.types import Reason
+
+
+class Clock:
+    """The step that closes, its time, and the run's own counters."""
+
+    __slots__ = ("counters", "first_step", "first_time", "step", "time", "total_steps")
+
+    def __init__(self) -> None:
+        self.step = -1
+        self.time = math.nan
+        self.first_step: int | None = None
+        self.first_time = math.nan
+        self.total_steps = math.nan
+        self.counters: dict[str, float] = {}
+
+    def counter(self, name: str) -> float:
+        if name == "step":
+            return float(self.step)
+        if name == "elapsed":
+            return self.time - self.first_time
+        value = self.counters.get(name, math.nan)
+        if name == "progress" and value != value:
+            return self.step / self.total_steps if self.total_steps > 0 else math.nan
+        return value
+
+
+class Node:
+    """The base. `inputs` run before this node; `pacers` are those whose metrics say when it is evaluated."""
+
+    __slots__ = ("inputs", "pacers", "text", "value")
+
+    is_root: ClassVar[bool] = False
+    """A root is evaluated at its own pace and keeps its value between; all other nodes go with what stands round them."""
+    is_condition: ClassVar[bool] = False
+
+    def __init__(self, text: str, inputs: Sequence[Node] = (), pacers: Sequence[Node] | None = None) -> None:
+        self.text = text
+        self.inputs: list[Node] = list(inputs)
+        self.pacers: list[Node] = self.inputs if pacers is None else list(pacers)
+        self.value: Any = None if self.is_condition else math.nan
+
+    def run(self, step: int, time: float) -> None:
+        raise NotImplementedError
+
+    def own_reads(self) -> frozenset[str]:
+        """The metrics that this node itself reads."""
+        return frozenset()
+
+    def needs_every_step(self) -> bool:
+        """Whether time alone can change it (`missing`)."""
+        return False
+
+    @property
+    def is_unknown(self) -> bool:
+        return self.value is None or self.value != self.value
+
+    def why(self) -> Reason:
+        """The reason of an unknown: its own, or that of the first unknown input."""
+        for node in self.inputs:
+            if node.is_unknown:
+                return node.why()
+        return Reason.UNDEFINED
+
+
+class Constant(Node):
+    """A number that the policy fixes."""
+
+    __slots__ = ()
+
+    def __init__(self, text: str, value: float) -> None:
+        super().__init__(text)
+        self.value = value
+
+    def run(self, step: int, time: float) -> None:
+        """Nothing changes it."""
+
+
+class MetricNode(Node):
+    """The newest point of a metric. Its points go to `subscribers` as they are, NaN and ±inf included."""
+
+    __slots__ = ("name", "own_step", "subscribers", "step", "time")
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name)
+        self.name = name
+        self.step: int | None = None
+        self.own_step: int | None = None
+        self.time = math.nan
+        self.subscribers: list[Callable[[int, float, float], None]] = []
+
+    def receive(self, step: int, time: float, value: float, own_step: int) -> None:
+        self.step, self.own_step, self.time, self.value = step, own_step, time, value
+        for push in self.subscribers:
+            push(step, time, value)
+
+    def run(self, step: int, time: float) -> None:
+        """`receive` has done it."""
+
+    def own_reads(self) -> frozenset[str]:
+        return frozenset((self.name,))
+
+    def why(self) -> Reason:
+        return Reason.ABSENT if self.step is None else Reason.NONFINITE
+
+    def save(self) -> list[Any]:
+        return [self.step, self.own_step, self.time, self.value]
+
+    def load(self, saved: list[Any]) -> None:
+        self.step, self.own_step, self.time, self.value = saved
+
+
+class Fresh(Node):
+    """A metric or let that is unknown once one of the metrics behind it is too old."""
+
+    __slots__ = ("limits", "source")
+
+    def __init__(self, source: Node, limits: Sequence[tuple[MetricNode, float, bool]]) -> None:
+        super().__init__(source.text, (source,))
+        self.source = source
+        self.limits = list(limits)
+
+    def is_stale(self, step: int, time: float) -> bool:
+        for metric, limit, by_time in self.limits:
+            if metric.step is not None and (time - metric.time if by_time else step - metric.step) > limit:
+                return True
+        return False
+
+    def run(self, step: int, time: float) -> None:
+        self.value = math.nan if self.is_stale(step, time) else self.source.value
+
+    def why(self) -> Reason:
+        return self.source.why() if self.source.is_unknown else Reason.STALE
+
+
+class CounterNode(Node):
+    """`step`, `epoch`, …: the run's own counters; they set no pace."""
+
+    __slots__ = ("clock",)
+
+    def __init__(self, name: str, clock: Clock) -> None:
+        super().__init__(name)
+        self.clock = clock
+
+    def run(self, step: int, time: float) -> None:
+        self.value = self.clock.counter(self.text)
+
+    def why(self) -> Reason:
+        return Reason.ABSENT
+
+
+class Shown(Node):
+    """An event, phase or let as an expression reads it: its latest value. A phase sets no pace."""
+
+    __slots__ = ("is_number", "source")
+
+    def __init__(self, text: str, source: Node, sets_pace: bool = True) -> None:
+        super().__init__(text, (source,), None if sets_pace else ())
+        self.source = source
+        self.value = source.value
+
+    def run(self, step: int, time: float) -> None:
+        self.value = self.source.value
+
+    def why(self) -> Reason:
+        return self.source.why()
+
+
+class Function(Node):
+    """A function with a memory, read at the close of a step."""
+
+    __slots__ = ("read", "state", "step", "time", "unknown_reason")
+
+    def __init__(
+        self, text: str, inputs: Sequence[Node], pacers: Sequence[Node], state: State, read: Callable[[int, float], Any]
+    ) -> None:
+        super().__init__(text, inputs, pacers)
+        self.state = state
+        self.read = read
+        self.step, self.time = -1, math.nan
+
+    def run(self, step: int, time: float) -> None:
+        self.step, self.time = step, time
+        self.value = self.read(step, time)
+
+    def why(self) -> Reason:
+        return self.state.reason(self.step, self.time)
+
+
+class ConditionFunction(Function):
+    """A function that gives a condition: `rising`, `monotone_up`."""
+
+    __slots__ = ()
+    is_condition = True
+
+
+class Elementwise(Node):
+    """A function of values at one step."""
+
+    __slots__ = ("compute",)
+
+    def __init__(self, text: str, inputs: Sequence[Node], compute: Callable[..., Any]) -> None:
+        super().__init__(text, inputs)
+        self.compute = compute
+
+    def run(self, step: int, time: float) -> None:
+        self.value = self.compute(*[node.value for node in self.inputs])
+
+
+class ElementwiseCondition(Elementwise):
+    """`surely(c)`."""
+
+    __slots__ = ()
+    is_condition = True
+
+
+def _divide(left: float, right: float) -> float:
+    return left / right if right != 0.0 else math.nan
+
+
+ARITHMETIC: dict[str, Callable[[float, float], float]] = {
+    "+": operator.add,
+    "-": operator.sub,
+    "*": operator.mul,
+    "/": _divide,
+}
+
+
+class Arithmetic(Node):
+    """Two numbers. An infinite result of finite numbers is undefined."""
+
+    __slots__ = ("compute", "left", "right")
+
+    def __init__(self, text: str, symbol: str, left: Node, right: Node) -> None:
+        super().__init__(text, (left, right))
+        self.compute = ARITHMETIC[symbol]
+        self.left, self.right = left, right
+
+    def run(self, step: int, time: float) -> None:
+        left, right = self.left.value, self.right.value
+        value = self.compute(left, right)
+        if value - value != 0.0 and value == value and left - left == 0.0 and right - right == 0.0:
+            value = math.nan
+        self.value = value
+
+    def why(self) -> Reason:
+        if self.left.is_unknown or self.right.is_unknown:
+            return super().why()
+        finite = math.isfinite(self.left.value) and math.isfinite(self.right.value)
+        return Reason.UNDEFINED if finite or self.right.value == 0 else Reason.NONFINITE
+
+
+class Negative(Node):
+    """-x."""
+
+    __slots__ = ()
+
+    def run(self, step: int, time: float) -> None:
+        self.value = -self.inputs[0].value
+
+
+COMPARISONS: dict[str, Callable[[Any, Any], bool]] = {
+    ">": operator.gt,
+    "<": operator.lt,
+    ">=": operator.ge,
+    "<=": operator.le,
+    "==": operator.eq,
+    "!=": operator.ne,
+}
+
+
+class Comparison(Node):
+    """`a > b`: unknown where a side is."""
+
+    __slots__ = ("compare", "left", "right", "symbol")
+    is_condition = True
+
+    def __init__(self, text: str, symbol: str, left: Node, right: Node) -> None:
+        super().__init__(text, (left, right))
+        self.symbol = symbol
+        self.compare = COMPARISONS[symbol]
+        self.left, self.right = left, right
+
+    def run(self, step: int, time: float) -> None:
+        left, right = self.left.value, self.right.value
+        self.value = None if left != left or right != right else self.compare(left, right)
+
+
+class And(Node):
+    """Kleene: false where one is false, else unknown where one is unknown."""
+
+    __slots__ = ()
+    is_condition = True
+
+    def run(self, step: int, time: float) -> None:
+        value: bool | None = True
+        for node in self.inputs:
+            if node.value is False:
+                value = False
+                break
+            if node.value is None:
+                value = None
+        self.value = value
+
+
+class Or(Node):
+    """Kleene: true where one is true, else unknown where one is unknown."""
+
+    __slots__ = ()
+    is_condition = True
+
+    def run(self, step: int, time: float) -> None:
+        value: bool | None = False
+        for node in self.inputs:
+            if node.value is True:
+                value = True
+                break
+            if node.value is None:
+                value = None
+        self.value = value
+
+
+class Not(Node):
+    """True where the condition is false; unknown stays unknown."""
+
+    __slots__ = ()
+    is_condition = True
+
+    def run(self, step: int, time: float) -> None:
+        value = self.inputs[0].value
+        self.value = None if value is None else not value
+
+
+class AtLeast(Node):
+    """`2 of (…)`: false only where it would be false even if every unknown were true."""
+
+    __slots__ = ("count",)
+    is_condition = True
+
+    def __init__(self, text: str, inputs: Sequence[Node], count: int) -> None:
+        super().__init__(text, inputs)
+        self.count = count
+
+    def run(self, step: int, time: float) -> None:
+        values = [node.value for node in self.inputs]
+        true = values.count(True)
+        self.value = True if true >= self.count else False if true + values.count(None) < self.count else None
+
+
+IS_STATE: dict[str, Callable[[float], bool]] = {
+    "nan": lambda x: x != x,
+    "inf": math.isinf,
+    "finite": math.isfinite,
+}
+
+
+class Is(Node):
+    """`x is nan`: about the newest raw point; unknown only where there is none."""
+
+    __slots__ = ("metric", "negated", "test")
+    is_condition = True
+
+    def __init__(self, text: str, metric: MetricNode, state: str, negated: bool) -> None:
+        super().__init__(text, (metric,))
+        self.metric = metric
+        self.test = IS_STATE[state]
+        self.negated = negated
+
+    def run(self, step: int, time: float) -> None:
+        known = self.metric.step is not None
+        self.value = self.test(self.metric.value) != self.negated if known else None
+
+    def why(self) -> Reason:
+        return Reason.ABSENT
+
+
+class Missing(Node):
+    """`missing x for D`: no point of x for that long."""
+
+    __slots__ = ("by_time", "clock", "counts_from_start", "limit", "target")
+    is_condition = True
+
+    def __init__(
+        self, text: str, target: Any, limit: float, by_time: bool, clock: Clock, counts_from_start: bool
+    ) -> None:
+        super().__init__(text, (target,))
+        self.target = target
+        self.limit = limit
+        self.by_time = by_time
+        self.clock = clock
+        self.counts_from_start = counts_from_start
+
+    def needs_every_step(self) -> bool:
+        return True
+
+    def run(self, step: int, time: float) -> None:
+        newest, newest_time = self.target.step, self.target.time
+        if newest is None and self.counts_from_start:
+            newest, newest_time = self.clock.first_step, self.clock.first_time
+        if newest is None:
+            self.value = None
+        elif self.by_time:
+            age = time - newest_time
+            self.value = None if age != age else age >= self.limit
+        else:
+            self.value = step - newest >= self.limit
+
+    def why(self) -> Reason:
+        return Reason.ABSENT
+
+
+class Stalled(Node):
+    """`stalled for D`: false at every close; true when the clock finds the run silent for that long."""
+
+    __slots__ = ("limit", "now")
+    is_condition = True
+
+    def __init__(self, text: str, limit: float) -> None:
+        super().__init__(text)
+        self.limit = limit
+        self.now = False
+
+    def run(self, step: int, time: float) -> None:
+        self.value = self.now
+
+
+class AggregateNode(Node):
+    """A function over the members of a family; members join as they are first logged."""
+
+    __slots__ = ("compute", "members", "of_conditions")
+
+    def __init__(self, text: str, compute: Callable[[list[Any]], Any], of_conditions: bool) -> None:
+        super().__init__(text)
+        self.compute = compute
+        self.of_conditions = of_conditions
+        self.members: dict[str, Node] = {}
+
+    def join(self, star: str, node: Node) -> None:
+        self.members[star] = node
+        self.inputs.append(node)
+
+    def run(self, step: int, time: float) -> None:
+        values = [node.value for node in self.members.values()]
+        unknown = None if self.is_condition else math.nan
+        if self.of_conditions:
+            self.value = unknown if all(v is None for v in values) else self.compute(values)
+        else:
+            known = [v for v in values if v == v]
+            self.value = self.compute(known) if known else unknown
+
+    def why(self) -> Reason:
+        return super().why() if self.members else Reason.ABSENT
+
+
+class AggregateCondition(AggregateNode):
+    """`any`, `all`."""
+
+    __slots__ = ()
+    is_condition = True
+
+
+class Share(Node):
+    """`share(F, of: G)`: unknown until every member known so far has reported at this step."""
+
+    __slots__ = ("compute", "of", "parts")
+
+    def __init__(self, text: str, compute: Callable[[list[float], list[float]], float]) -> None:
+        super().__init__(text)
+        self.compute = compute
+        self.parts: list[MetricNode] = []
+        self.of: list[MetricNode] = []
+
+    def run(self, step: int, time: float) -> None:
+        members = (*self.parts, *self.of)
+        if not self.parts or not self.of or any(m.step != step for m in members):
+            self.value = math.nan
+        else:
+            self.value = self.compute([m.value for m in self.parts], [m.value for m in self.of])
+
+    def why(self) -> Reason:
+        return Reason.ABSENT

@@ -1,0 +1,1 @@
+"""The functions of the language: one file each, found by being here."""

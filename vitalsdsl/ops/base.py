@@ -1,0 +1,239 @@
+"""What a function of the language is: one class in one file, found by its file, known to the checker, the evaluator and
+the reference alike. Adding one needs no edit anywhere else.
+"""
+
+from __future__ import annotations
+
+import importlib
+import math
+import pkgutil
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any, ClassVar
+
+from vitalsdsl.kernels.state import State
+from vitalsdsl.kernels.window import Window
+from vitalsdsl.types import SAMPLES, STEPS, TIME, Extent, Kind, Reason
+
+
+class Takes(Enum):
+    """What may stand at the place of a parameter."""
+
+    STREAM = "a metric, let or expression"
+    CONDITION = "a condition"
+    EVENT = "the name of an event"
+    EXTENT = "a length"
+    NUMBER = "a number"
+    OPERAND = "a number at this step"
+    ORIGIN = "a length or an event"
+    FREEZING = "a condition or an event"
+    WORD = "a word"
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """One place in a call. With `keyword` it is written `name: value`; with a default it may be left out.
+
+    `units` are the units that an extent may have; a bare whole number is of the first one. `many`: it may be repeated.
+    """
+
+    name: str
+    takes: Takes
+    keyword: bool = False
+    required: bool = True
+    default: Any = None
+    units: tuple[str, ...] = (STEPS, SAMPLES, TIME)
+    words: tuple[str, ...] = ()
+    many: bool = False
+
+    def written(self) -> str:
+        text = f"{self.name}: …" if self.keyword else self.name
+        if self.keyword and self.default is not None:
+            text = f"{self.name}: {self.default_text()}"
+        return text if self.required else f"[{text}]"
+
+    def default_text(self) -> str:
+        return f"{self.default:.0%}" if isinstance(self.default, float) else str(self.default)
+
+
+X = Parameter("x", Takes.STREAM)
+WINDOW = Parameter("W", Takes.EXTENT)
+EVENT = Parameter("EVENT", Takes.EVENT)
+CONDITION = Parameter("cond", Takes.CONDITION)
+
+Arguments = Mapping[str, Any]
+"""Parameter name to what is fixed at load: an `Extent`, a float, a word. Streams and events are not among them."""
+
+
+class Function:
+    """The base of all functions. A subclass's docstring is its page: `vitals functions NAME` prints it.
+
+    `name` is what people write; `parameters` its places; `result` its kind. `example` is a whole rule that uses it.
+    """
+
+    name: ClassVar[str]
+    parameters: ClassVar[tuple[Parameter, ...]]
+    result: ClassVar[Kind] = Kind.NUMBER
+    example: ClassVar[str]
+    implicit_subject: ClassVar[bool] = False
+    """Whether x may be left out where the other side of the comparison is one bare metric or let."""
+
+    @classmethod
+    def signature(cls) -> str:
+        """As it is written: `quantile(x, q, W)`."""
+        inside = ", ".join(p.written() + (", …" if p.many else "") for p in cls.parameters)
+        return f"{cls.name}({inside})"
+
+    @classmethod
+    def positional(cls) -> tuple[Parameter, ...]:
+        return tuple(p for p in cls.parameters if not p.keyword)
+
+    @classmethod
+    def keywords(cls) -> dict[str, Parameter]:
+        return {p.name: p for p in cls.parameters if p.keyword}
+
+    @classmethod
+    def check(cls, arguments: Arguments) -> str | None:
+        """What is wrong with arguments of the right kinds, in one sentence; None where nothing is."""
+        return None
+
+
+class Elementwise(Function):
+    """A function of numbers at one step, without memory. NaN in gives NaN out."""
+
+    @staticmethod
+    def value(*operands: float) -> float:
+        """NaN where it is undefined."""
+        raise NotImplementedError
+
+
+class Stateful(Function):
+    """A function with a memory. Calls with equal `sharing` keys on the same streams have one memory between them."""
+
+    points_at_edges: ClassVar[bool] = False
+    """Whether, as a stream, it has a point only where its event has an edge, not at each evaluation."""
+
+    @classmethod
+    def sharing(cls, arguments: Arguments) -> tuple[Any, ...]:
+        return (cls.name, *sorted((k, v) for k, v in arguments.items() if v is not None))
+
+    @classmethod
+    def new(cls, arguments: Arguments) -> State:
+        """A fresh memory."""
+        raise NotImplementedError
+
+    @classmethod
+    def reader(cls, state: Any, arguments: Arguments) -> Callable[[int, float], Any]:
+        """How the value at the close of a step is read from the memory."""
+        read: Callable[[int, float], Any] = state.read
+        return read
+
+
+class Windowed(Stateful):
+    """A function of the points in a window: a kernel shared with its sisters, and what is read from it."""
+
+    parameters = (X, WINDOW)
+    kernel: ClassVar[type[Window]]
+    minimum: ClassVar[int] = 1
+    """How many usable points it needs once the window is warm."""
+
+    @staticmethod
+    def value(window: Any, arguments: Arguments) -> Any:
+        """The value of a warm window with enough points; NaN where undefined."""
+        raise NotImplementedError
+
+    @classmethod
+    def sharing(cls, arguments: Arguments) -> tuple[Any, ...]:
+        return (cls.kernel.__name__, arguments["W"])
+
+    @classmethod
+    def new(cls, arguments: Arguments) -> State:
+        return cls.kernel(arguments["W"])
+
+    @classmethod
+    def reader(cls, state: Any, arguments: Arguments) -> Callable[[int, float], Any]:
+        window: Window = state
+        minimum, value, unknown = cls.minimum, cls.value, math.nan if cls.result is not Kind.CONDITION else None
+        advance, is_warm = window.advance, window.is_warm
+
+        def read(step: int, time: float) -> Any:
+            advance(step, time)
+            if window.usable < minimum or not is_warm(step, time):
+                return unknown
+            return value(window, arguments)
+
+        return read
+
+
+class Aggregate(Function):
+    """A function over the members of a family: `any(act/layer_* > 5)`, `median(act/layer_*)`.
+
+    It may share its name with a function over a window; which one is meant is seen from the call.
+    """
+
+    parameters = (Parameter("F", Takes.STREAM),)
+
+    @staticmethod
+    def value(members: list[Any]) -> Any:
+        """From the members' values: numbers without the unknown ones (never empty), or True, False and None."""
+        raise NotImplementedError
+
+
+def stream(function: type[Stateful], points: Iterable[Any], **arguments: Any) -> list[Any]:
+    """The values of a function over points at steps 0, 1, 2, …, a minute apart: to try it out.
+
+    None is a step without a point; a pair feeds a function of two streams; for a function of an event or a condition the
+    points are True, False and None (unknown). Lengths are written `W=(3, "samples")`.
+
+    >>> stream(registry()["sum"], [1, 2, None, 4], W=(2, "steps"))
+    [nan, 3.0, 2.0, 4.0]
+    """
+    fixed = {p.name: p.default for p in function.parameters if p.default is not None}
+    fixed |= {name: Extent(*given) if isinstance(given, tuple) else given for name, given in arguments.items()}
+    state = function.new(fixed)
+    read = function.reader(state, fixed)
+    of_event = any(p.takes is Takes.EVENT for p in function.parameters)
+    values: list[Any] = []
+    before: bool | None = False
+    for step, point in enumerate(points):
+        time = 60.0 * step
+        if of_event:
+            state.evaluated(step, time, point is not None)
+            if point and not before:
+                state.edge(step, time)
+            before = before if point is None else point
+        elif isinstance(point, tuple):
+            state.push(step, time, float(point[0]))
+            state.push_second(step, time, float(point[1]))
+        elif point is not None:
+            state.push(step, time, float(point))
+        values.append(read(step, time))
+    return values
+
+
+FUNCTIONS: dict[str, type[Function]] = {}
+AGGREGATES: dict[str, type[Aggregate]] = {}
+
+
+def _register(package: str) -> None:
+    for module in sorted(pkgutil.iter_modules(importlib.import_module(package).__path__), key=lambda m: m.name):
+        if module.name == "base":
+            continue
+        for value in vars(importlib.import_module(f"{package}.{module.name}")).values():
+            if isinstance(value, type) and issubclass(value, Function) and "name" in value.__dict__:
+                table: dict[str, Any] = AGGREGATES if issubclass(value, Aggregate) else FUNCTIONS
+                table[value.name] = value
+
+
+def registry() -> dict[str, type[Function]]:
+    """All functions that are not only aggregates, by name, from the files of this package."""
+    if not FUNCTIONS:
+        _register("vitalsdsl.ops")
+    return FUNCTIONS
+
+
+def aggregates() -> dict[str, type[Aggregate]]:
+    """All functions over the members of a family, by name."""
+    registry()
+    return AGGREGATES

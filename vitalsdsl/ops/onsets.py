@@ -1,0 +1,29 @@
+"""onsets: how often something began."""
+
+from __future__ import annotations
+
+from vitalsdsl.kernels.edges import EdgeCount
+from vitalsdsl.ops.base import EVENT, WINDOW, Arguments, Stateful
+
+
+class Onsets(Stateful):
+    """The number of edges of an event in a window: how often it became true. Known from the start, as 0.
+
+    A window of samples is the event's last W evaluations that were known. A window of time is unknown where the run has
+    no wall times.
+
+    It counts beginnings: eight loss-scale cuts in a row are one edge. For how many evaluations were true take
+    `fraction(cond, W)`. A condition that flickers about its threshold makes many edges: give the event `apart 50 steps`.
+
+    >>> from vitalsdsl.ops.base import stream
+    >>> stream(Onsets, [True, True, False, True, False, False], W=(4, "steps"))
+    [1.0, 1.0, 1.0, 2.0, 1.0, 1.0]
+    """
+
+    name = "onsets"
+    parameters = (EVENT, WINDOW)
+    example = "when onsets(loss > 10, 1000 steps) >= 3 -> orange"
+
+    @classmethod
+    def new(cls, arguments: Arguments) -> EdgeCount:
+        return EdgeCount(arguments["W"])

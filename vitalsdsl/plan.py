@@ -1,0 +1,180 @@
+"""Plan: a checked policy to what is evaluated, for one run. Parsing and checking are over; names are resolved once.
+
+Members of families join as they are first logged.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+
+from vitalsdsl import expressions as ex
+from vitalsdsl import nodes as nd
+from vitalsdsl import rules
+from vitalsdsl.compiler import Compiler
+from vitalsdsl.graph import Graph
+from vitalsdsl.guards import read_metrics, taken_over
+from vitalsdsl.holding import Span
+from vitalsdsl.rules import Level
+from vitalsdsl.scope import Scope, fill_family, match_family
+from vitalsdsl.setting import Owner, Setting
+from vitalsdsl.types import Extent
+from vitalsdsl.verdict import Clause, ClearWhen, Gate, Guard, RuleState
+
+_GUARDS_LAST = 1_000_000
+"""The place of the first guard: behind all rules that a policy can have."""
+
+
+class Plan:
+    """The graph of one policy for one run, its rules' states, and the guards."""
+
+    def __init__(self, policy: rules.Policy) -> None:
+        self.policy = policy
+        self.scope = Scope.of(policy)
+        self.graph = Graph()
+        self.compiler = Compiler(self.scope, self.graph)
+        self.metrics = self.compiler.metrics
+        self.rules: list[RuleState] = []
+        self.rule_of: dict[str, rules.Rule] = {}
+        self.fields: dict[tuple[str, str | None], list[tuple[nd.Node, str]]] = {}
+        """The values in each rule's message, with how they are written."""
+        guard = next(iter(policy.of(rules.Nonfinite)), None)
+        self._guard_level = Level.ORANGE if guard is None else guard.level
+        self._taken = taken_over(policy, self._guard_level)
+        for statement in policy.statements:
+            self._statement(statement)
+        self._arrange()
+
+    def _statement(self, statement: rules.Statement) -> None:
+        if isinstance(statement, rules.Let):
+            self._let(statement)
+        elif isinstance(statement, rules.Event):
+            self.compiler.event(statement)
+        elif isinstance(statement, rules.Phase):
+            self.compiler.phase(statement)
+        elif isinstance(statement, rules.Rule) and not statement.body.disabled:
+            self._rule(statement)
+
+    def _let(self, let: rules.Let) -> None:
+        if let.family:
+            self.compiler.watch(let.expression, lambda star: self.compiler.let(let, Setting(star=star)) and None)
+        else:
+            self.compiler.let(let, Setting())
+
+    def see_names(self, names: Sequence[str]) -> None:
+        """Names are logged for the first time: let them join the families that they belong to."""
+        if any([self.metrics.see(name) for name in names]):
+            self._arrange()
+
+    def _arrange(self) -> None:
+        self._add_guards()
+        self.graph.arrange()
+
+    # ---------------------------------------------------------------- rules
+
+    def _rule(self, rule: rules.Rule) -> None:
+        index = len(self.rule_of)
+        self.rule_of[rule.name] = rule
+        each = rule.each
+        if each is None:
+            self._rule_state(rule, index, Setting(), None)
+            return
+
+        def join(star: str) -> None:
+            path = fill_family(each.family.path, star)
+            self._rule_state(rule, index, Setting(star, each.member, path), path)
+
+        self.compiler.watch(each.family, join)
+
+    def _rule_state(self, rule: rules.Rule, index: int, setting: Setting, member: str | None) -> None:
+        body, compiler = rule.body, self.compiler
+        spans = [compiler.span(clause.for_) for clause in body.clauses]
+        afters = [[compiler.extent(r.after) if r.after is not None else None for r in c.rungs] for c in body.clauses]
+        limits = [extent for span in spans for extent in span.doubled()]
+        limits += [Extent(2 * e.size, e.unit) for after in afters for e in after if e is not None]
+        owner = Owner(f"rule {rule.name} {member}", limits)
+        setting = replace(setting, owner=owner)
+        gate = self._gate(rule.phases)
+        clauses = [
+            self._clause(clause, span, after, rule, setting, gate)
+            for clause, span, after in zip(body.clauses, spans, afters)
+        ]
+        if body.clear is not None and body.clear.condition is not None:
+            condition = compiler.expression(body.clear.condition, setting)
+            self.graph.roots.append(ClearWhen(condition, clauses))
+        if body.because is not None:
+            fields = [part for part in body.because.parts if isinstance(part, rules.TemplateField)]
+            self.fields[rule.name, member] = [(self._field(part, setting), part.format) for part in fields]
+        compiler.freeze(owner, [(clause.condition, clause.on) for clause in clauses])
+        self.rules.append(RuleState(rule.name, index, clauses, member, gate))
+
+    def _clause(
+        self,
+        clause: rules.Clause,
+        span: Span,
+        after: Sequence[Extent | None],
+        rule: rules.Rule,
+        setting: Setting,
+        gate: Gate | None,
+    ) -> Clause:
+        clear = rule.body.clear
+        waits = clear is not None and clear.condition is not None
+        clear_span = self.compiler.span(clear.for_) if clear is not None and (waits or clear.for_ is not None) else None
+        node = Clause(
+            self.compiler.expression(clause.condition, setting),
+            span,
+            [rung.level for rung in clause.rungs],
+            after,
+            self.graph.clock,
+            on=self.compiler.metric_of(clause.on, setting) if clause.on is not None else None,
+            gate=gate,
+            clear=clear_span,
+            waits_for_clear=waits,
+            unknown_resets=rule.body.unknown == "reset",
+        )
+        self.graph.roots.append(node)
+        return node
+
+    def _gate(self, phases: Sequence[ex.Name]) -> Gate | None:
+        if not phases:
+            return None
+        gate = Gate([self.compiler.phase(self.scope.phases[name.path]) for name in phases])
+        self.graph.roots.append(gate)
+        return gate
+
+    def _field(self, part: rules.TemplateField, setting: Setting) -> nd.Node:
+        name = part.expression
+        if isinstance(name, ex.Name) and name.path == "member" and setting.member_path is not None:
+            made = nd.Constant("member", math.nan)
+            made.value = setting.member_path
+            return made
+        return self.compiler.expression(part.expression, setting)
+
+    # ---------------------------------------------------------------- guards
+
+    def _add_guards(self) -> None:
+        if self._guard_level is None:
+            return
+        known = {rule.guard.metric.name: rule for rule in self.rules if rule.guard is not None}
+        names = read_metrics(self.policy, self.scope, self.metrics.members)
+        for place, name in enumerate(names, start=_GUARDS_LAST):
+            if name in known:
+                known[name].index = place
+            elif name in self.metrics.nodes:
+                self._add_guard(name, place, self._guard_level)
+
+    def _add_guard(self, name: str, place: int, level: Level) -> None:
+        declared, _ = self.metrics.declared(name)
+        if declared is not None and declared.allow_nonfinite:
+            return
+        nan = not any(takes and _covers(path, name) for path, takes, _ in self._taken)
+        infinite = not any(takes and _covers(path, name) for path, _, takes in self._taken)
+        if nan or infinite:
+            guard = Guard(self.metrics.nodes[name], nan, infinite)
+            self.graph.roots.append(guard)
+            self.rules.append(RuleState(f"nonfinite({name})", place, guard=guard, guard_level=level))
+
+
+def _covers(path: str, name: str) -> bool:
+    return path == name or match_family(path, name) is not None

@@ -1,0 +1,227 @@
+"""What the names of a policy stand for."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from enum import Enum
+
+from vitalsdsl import expressions as ex
+from vitalsdsl import rules
+
+COUNTERS: dict[str, tuple[str, ...]] = {
+    "step": (),
+    "progress": ("progress", "train/progress"),
+    "elapsed": (),
+    "epoch": ("epoch", "train/epoch", "trainer/epoch"),
+    "tokens": (
+        "tokens",
+        "train/tokens",
+        "num_tokens",
+        "total_tokens",
+        "tokens_seen",
+        "num_input_tokens_seen",
+        "train/num_input_tokens_seen",
+        "consumed_tokens",
+    ),
+}
+"""The run's own counters, and the names under which loggers write them."""
+
+TOTAL_STEPS = ("total_steps", "max_steps", "train/total_steps")
+"""Names of the planned number of steps, for `progress`."""
+
+
+class Meaning(Enum):
+    """What a name can be."""
+
+    METRIC = "metric"
+    LET = "let"
+    EVENT = "event"
+    PHASE = "phase"
+    PARAM = "param"
+    COUNTER = "counter"
+    MEMBER = "member"
+
+
+@dataclass
+class Scope:
+    """The names that a policy defines. A name that nothing defines is a metric, logged under that name."""
+
+    metrics: dict[str, rules.Metric] = field(default_factory=dict)
+    params: dict[str, rules.Param] = field(default_factory=dict)
+    lets: dict[str, rules.Let] = field(default_factory=dict)
+    events: dict[str, rules.Event] = field(default_factory=dict)
+    phases: dict[str, rules.Phase] = field(default_factory=dict)
+    rules: dict[str, rules.Rule] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, policy: rules.Policy) -> Scope:
+        scope = cls()
+        tables: dict[type[rules.Statement], dict[str, rules.Statement]] = {
+            rules.Metric: scope.metrics,  # type: ignore[dict-item]
+            rules.Param: scope.params,  # type: ignore[dict-item]
+            rules.Let: scope.lets,  # type: ignore[dict-item]
+            rules.Event: scope.events,  # type: ignore[dict-item]
+            rules.Phase: scope.phases,  # type: ignore[dict-item]
+            rules.Rule: scope.rules,  # type: ignore[dict-item]
+        }
+        for statement in policy.statements:
+            table = tables.get(type(statement))
+            if table is not None:
+                table.setdefault(statement.name, statement)  # type: ignore[attr-defined]
+        return scope
+
+    def meaning(self, name: ex.Name | str, member: str | None = None) -> Meaning:
+        """What a name stands for; `member` is the word that an `each` in force has given to its member."""
+        path = name if isinstance(name, str) else name.path
+        quoted = isinstance(name, ex.Name) and name.quoted
+        if not quoted:
+            if path == member:
+                return Meaning.MEMBER
+            if path in self.params:
+                return Meaning.PARAM
+            if path in self.events:
+                return Meaning.EVENT
+            if path in self.phases:
+                return Meaning.PHASE
+        if path in self.lets or (not quoted and self.let_family(path) is not None):
+            return Meaning.LET
+        if not quoted and path in COUNTERS and path not in ("step", "elapsed"):
+            return Meaning.COUNTER
+        if path in self.metrics or quoted or path not in COUNTERS:
+            return Meaning.METRIC
+        return Meaning.COUNTER
+
+    def let_family(self, path: str) -> tuple[rules.Let, str] | None:
+        """The let family that a path belongs to, and what its star stands for there."""
+        for let in self.lets.values():
+            if let.family:
+                star = match_family(let.name, path)
+                if star is not None:
+                    return let, star
+        return None
+
+    def metric_family(self, path: str) -> rules.Metric | None:
+        """The declaration `metric act/*/absmax = …` of a family, by its own path."""
+        metric = self.metrics.get(path)
+        return metric if metric is not None and metric.family else None
+
+    def names(self) -> Iterable[str]:
+        """All names that are defined here."""
+        for table in (self.metrics, self.params, self.lets, self.events, self.phases):
+            yield from table
+
+
+def family_pattern(path: str) -> re.Pattern[str]:
+    """A family's path as a pattern: `*` stands for one segment's rest, `{0..3}` for the numbers of that range.
+
+    What all of them stand for, joined by a slash, is what members of two families are joined by.
+    """
+    pattern = ""
+    for part in re.split(r"(\*|\{\d+\.\.\d+\})", path):
+        if part == "*":
+            pattern += r"([^/]+)"
+        elif part.startswith("{"):
+            pattern += r"(\d+)"
+        else:
+            pattern += re.escape(part)
+    return re.compile(pattern)
+
+
+def match_family(path: str, name: str) -> str | None:
+    """What the stars of a family stand for in a metric's name; None where it is no member.
+
+    >>> match_family("act/layer_*/absmax", "act/layer_3/absmax"), match_family("grad/{0..3}", "grad/7")
+    ('3', None)
+    """
+    found = family_pattern(path).fullmatch(name)
+    if found is None:
+        return None
+    stars = iter(found.groups())
+    for part in re.findall(r"\*|\{\d+\.\.\d+\}", path):
+        star = next(stars)
+        if part != "*":
+            low, high = part[1:-1].split("..")
+            if not int(low) <= int(star) <= int(high):
+                return None
+    return "/".join(found.groups())
+
+
+def fill_family(path: str, star: str) -> str:
+    """The member's name for what the stars stand for.
+
+    >>> fill_family("act/layer_*/absmax", "3")
+    'act/layer_3/absmax'
+    """
+    stars = iter(star.split("/"))
+    return re.sub(r"\*|\{\d+\.\.\d+\}", lambda _: next(stars), path)
+
+
+def implicit_subject(comparison: ex.Comparison, operand: ex.Expression, scope: Scope) -> ex.Name | None:
+    """The metric or let that `baseline(500)` in one operand of a comparison is about: the one that stands alone,
+    scaled by constants at most, on another side."""
+    subjects = [_bare(other, scope) for other in comparison.operands if other is not operand]
+    named = [name for name in subjects if name is not None]
+    return named[0] if len({name.path for name in named}) == 1 else None
+
+
+def _bare(node: ex.Expression, scope: Scope) -> ex.Name | None:
+    if isinstance(node, ex.Name):
+        bare = scope.meaning(node) in (Meaning.METRIC, Meaning.LET)
+        return node if bare else None
+    if isinstance(node, ex.Negative):
+        return _bare(node.operand, scope)
+    if isinstance(node, ex.Arithmetic) and node.operator in "*/":
+        if is_constant(node.right, scope):
+            return _bare(node.left, scope)
+        if node.operator == "*" and is_constant(node.left, scope):
+            return _bare(node.right, scope)
+    return None
+
+
+def is_constant(node: ex.Expression, scope: Scope) -> bool:
+    """Whether an expression is fixed when the policy is loaded."""
+    if isinstance(node, ex.Number):
+        return True
+    if isinstance(node, ex.Name):
+        return scope.meaning(node) is Meaning.PARAM
+    if isinstance(node, ex.Negative):
+        return is_constant(node.operand, scope)
+    return isinstance(node, ex.Arithmetic) and is_constant(node.left, scope) and is_constant(node.right, scope)
+
+
+def name_rules(policy: rules.Policy) -> rules.Policy:
+    """Give each top-level `when` its name: the first metric, let or event of its condition and its first level."""
+    scope = Scope.of(policy)
+    taken = {s.name for s in policy.of(rules.Rule) if s.written}
+    statements: list[rules.Statement] = []
+    for statement in policy.statements:
+        if isinstance(statement, rules.Rule) and not statement.written and not statement.name:
+            name = unique(_subject_level(statement, scope), taken)
+            taken.add(name)
+            statement = statement.model_construct(**{**statement.__dict__, "name": name})
+        statements.append(statement)
+    return policy.model_construct(**{**policy.__dict__, "statements": tuple(statements)})
+
+
+def unique(name: str, taken: set[str]) -> str:
+    """The name, or the name with the first free number behind it."""
+    number, free = 2, name
+    while free in taken:
+        free = f"{name}_{number}"
+        number += 1
+    return free
+
+
+def _subject_level(rule: rules.Rule, scope: Scope) -> str:
+    clause = rule.body.clauses[0]
+    subject = "run"
+    for node in clause.condition.walk():
+        if isinstance(node, ex.Family):
+            subject = node.path
+            break
+        if isinstance(node, ex.Name) and scope.meaning(node) in (Meaning.METRIC, Meaning.LET, Meaning.EVENT):
+            subject = node.path
+            break
+    return re.sub(r"[^A-Za-z0-9_]", "_", f"{subject}_{clause.rungs[0].level.word}")

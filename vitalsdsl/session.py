@@ -1,0 +1,249 @@
+"""Where the floors meet: a policy over a run that is being logged, and over one that was."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import math
+import threading
+import time as clock
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, Protocol
+
+from vitalsdsl.errors import UsageError
+from vitalsdsl.points import Rewind, Row, number
+from vitalsdsl.policy import LoadedPolicy
+from vitalsdsl.rules import Level
+from vitalsdsl.stream import Stream
+from vitalsdsl.verdict import Transition
+
+logger = logging.getLogger("vitalsdsl")
+
+
+class Acts(Protocol):
+    """Whatever is told of transitions: dispatch, or a list."""
+
+    def take(self, transitions: Sequence[Transition]) -> object:
+        """Decide what to do about them; must return at once and never raise."""
+
+    def close(self, timeout: float = ...) -> object:
+        """The end of the run: what is still queued may be finished, within the timeout."""
+
+
+class Monitor:
+    """A policy over one run, step by step, safe to call from a training loop.
+
+    Nothing raises out of it but a wrong use of its own arguments: if evaluation fails, that is logged once and the
+    monitor goes quiet. Calls from several threads are taken one at a time.
+
+    >>> import vitalsdsl as vitals
+    >>> policy = vitals.load("spikes", text="when loss > 3 for 2 steps -> orange")
+    >>> monitor = vitals.watch(policy)
+    >>> for step, loss in enumerate([2.0, 4.0, 4.0]):
+    ...     for transition in monitor.log({"loss": loss}, step=step):
+    ...         print(transition.step, transition.rule, transition.to.word)
+    2 loss_orange orange
+    """
+
+    def __init__(
+        self,
+        policy: LoadedPolicy,
+        run: str = "run",
+        *,
+        acts: Acts | None = None,
+        total_steps: float = math.nan,
+        keep_all: bool = False,
+    ) -> None:
+        self.policy = policy
+        self._stream = Stream(policy.policy, run, policy.digest, keep_all, total_steps)
+        self._acts = acts
+        self._lock = threading.RLock()
+        self._next_step = 0
+        self._broken = False
+        self._busy_since: float | None = None
+        self._busy = 0.0
+        self._over = threading.Event()
+        if self._stream.plan.graph.stalled:
+            threading.Thread(target=self._watch_clock, name="vitals-clock", daemon=True).start()
+
+    @property
+    def run(self) -> str:
+        return self._stream.run
+
+    @property
+    def level(self) -> Level:
+        """The highest level of the run's rules at the newest closed step."""
+        return self._stream.level
+
+    @property
+    def levels(self) -> dict[str, Level]:
+        """The rules that are not green, with their levels."""
+        return {
+            rule.name if rule.member is None else f"{rule.name}[{rule.member}]": rule.level
+            for rule in self._stream.plan.rules
+            if rule.level
+        }
+
+    @property
+    def late_points(self) -> int:
+        """Points that came after their step had closed and were older than their metric's newest: read by no rule."""
+        return self._stream.late_points
+
+    def log(
+        self,
+        values: Mapping[str, object],
+        step: int | None = None,
+        *,
+        time: float | None = None,
+        commit: bool = True,
+    ) -> list[Transition]:
+        """Log values of one step (by default the next one) and close it; what changed.
+
+        With `commit=False` the step stays open for more. What is no number is left out; `time` is wall time in seconds,
+        now by default.
+        """
+        numbers = {name: x for name, value in values.items() if (x := number(value)) is not None}
+        if step is not None and (isinstance(step, bool) or int(step) != step):
+            raise UsageError(f"a step is a whole number, not {step!r}")
+        with self._lock:
+            at = self._next_step if step is None else int(step)
+            out = self._guarded(self._push, numbers, at, clock.time() if time is None else time, commit)
+            self._next_step = max(self._next_step, at + 1) if commit else max(self._next_step, at)
+            return out
+
+    def _push(self, values: Mapping[str, float], step: int, time: float, commit: bool) -> list[Transition]:
+        self._busy = 0.0
+        out = self._stream.push(values, step, time)
+        return out + self._stream.close() if commit else out
+
+    def commit(self) -> list[Transition]:
+        """Close the open step."""
+        with self._lock:
+            return self._guarded(self._stream.close)
+
+    def rewind(self, step: int) -> list[Transition]:
+        """The run goes back to a step: what was logged after it no longer counts."""
+        with self._lock:
+            out = self._guarded(self._stream.rewind, step)
+            if self._stream.history_lost:
+                logger.warning("vitals: history lost: step %s is further back than was kept; starting anew there", step)
+                self._stream.history_lost = False
+            self._next_step = step + 1
+            return out
+
+    def finish(self, timeout: float = 10.0) -> list[Transition]:
+        """The end of the run: closes the open step and lets queued actions finish, within the timeout."""
+        self._over.set()
+        with self._lock:
+            out = self._guarded(self._stream.finish)
+        if self._acts is not None:
+            self._acts.close(timeout)
+        return out
+
+    def save(self) -> dict[str, Any]:
+        """The state of all rules, as plain data for a checkpoint."""
+        with self._lock:
+            return self._stream.save()
+
+    def load(self, state: Mapping[str, Any]) -> None:
+        """Take up a saved state. Raises StateError where it belongs to another policy or is damaged."""
+        with self._lock:
+            self._stream.load(state)
+            if self._stream.closed is not None:
+                self._next_step = self._stream.closed + 1
+
+    @contextlib.contextmanager
+    def busy(self) -> Iterator[None]:
+        """While the run evaluates, saves a checkpoint or waits on purpose: the clock of `stalled` stands still."""
+        with self._lock:
+            self._busy_since = clock.monotonic()
+        try:
+            yield
+        finally:
+            with self._lock:
+                if self._busy_since is not None:
+                    self._busy += clock.monotonic() - self._busy_since
+                self._busy_since = None
+
+    def _watch_clock(self) -> None:
+        wait = max(0.05, min(30.0, min(node.limit for node in self._stream.plan.graph.stalled) / 4))
+        while not self._over.wait(wait):
+            with self._lock:
+                if self._busy_since is None:
+                    self._guarded(self._stream.tick, clock.time() - self._busy)
+
+    def _guarded(self, act: Any, *arguments: Any) -> list[Transition]:
+        if self._broken:
+            return []
+        try:
+            out: list[Transition] = act(*arguments)
+            if out and self._acts is not None:
+                self._acts.take(out)
+            return out
+        except Exception:  # a health rule must never end a training run
+            self._broken = True
+            logger.exception("vitals: evaluation failed and is off for the rest of run %s; training goes on", self.run)
+            return []
+
+
+def watch(policy: LoadedPolicy, run: str = "run", **options: Any) -> Monitor:
+    """Watch a run that this code logs itself, without any tracker."""
+    return Monitor(policy, run, **options)
+
+
+def replay(
+    policy: LoadedPolicy,
+    rows: Iterable[Mapping[str, Any] | Row | Rewind] | Mapping[str, Sequence[Any]],
+    *,
+    run: str = "run",
+    nan_is_missing: bool = False,
+    total_steps: float = math.nan,
+) -> list[Transition]:
+    """The transitions that a policy gives on points that were logged.
+
+    `rows` are dicts with a `step` (and `_time`, in seconds, where known), `{"rewind": k}` among them, or one mapping of
+    equal-length columns. None is no point; NaN is one, unless `nan_is_missing`.
+
+    >>> import vitalsdsl as vitals
+    >>> policy = vitals.load("spikes", text="when loss > 3 -> red")
+    >>> [t.step for t in vitals.replay(policy, {"step": [1, 2, 3], "loss": [1.0, 5.0, None]})]
+    [2]
+    """
+    stream = Stream(policy.policy, run, policy.digest, keep_all=True, total_steps=total_steps)
+    out: list[Transition] = []
+    for event in events(rows, nan_is_missing):
+        out += stream.rewind(event.step) if isinstance(event, Rewind) else stream.push_row(event)
+    return out + stream.finish()
+
+
+def events(
+    rows: Iterable[Mapping[str, Any] | Row | Rewind] | Mapping[str, Sequence[Any]], nan_is_missing: bool = False
+) -> Iterator[Row | Rewind]:
+    """Rows of any of the accepted forms as rows and rewinds."""
+    if isinstance(rows, Mapping):
+        names = list(rows)
+        if "step" not in names:
+            raise UsageError("columns need one called `step`")
+        if len({len(rows[name]) for name in names}) != 1:
+            raise UsageError("columns must be of equal length")
+        rows = (dict(zip(names, values)) for values in zip(*(rows[name] for name in names)))
+    for row in rows:
+        if isinstance(row, (Row, Rewind)):
+            yield row
+        elif "rewind" in row:
+            yield Rewind(int(row["rewind"]))
+        else:
+            yield _row(row, nan_is_missing)
+
+
+def _row(row: Mapping[str, Any], nan_is_missing: bool) -> Row:
+    step = number(row.get("step"))
+    if step is None or step != int(step):
+        raise UsageError(f"a row needs a whole `step`, not {row.get('step')!r}")
+    values = {}
+    for name, given in row.items():
+        value = number(given) if name not in ("step", "_time") else None
+        if value is not None and not (nan_is_missing and value != value):
+            values[name] = value
+    time = number(row.get("_time"))
+    return Row(int(step), values, math.nan if time is None else time)

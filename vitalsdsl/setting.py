@@ -1,0 +1,30 @@
+"""Where an expression stands: what decides what its names and references mean there."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from vitalsdsl.signals import Reference
+from vitalsdsl.types import Extent
+
+
+@dataclass
+class Owner:
+    """The rule or event in which references stand: its conditions freeze them, its spans say for how long."""
+
+    name: str
+    limits: list[Extent] = field(default_factory=list)
+    waiting: list[tuple[Reference, Extent]] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Setting:
+    """Where an expression stands: what `*` is, what an `each` calls its member, and which rule or event it is in."""
+
+    star: str | None = None
+    member: str | None = None
+    member_path: str | None = None
+    owner: Owner | None = None
+
+    def names(self) -> tuple[str | None, str | None, str | None]:
+        return self.star, self.member, self.member_path

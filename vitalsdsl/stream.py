@@ -1,0 +1,373 @@
+"""Push: points in, transitions out, a step at a time. The same points give the same transitions however they come."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from vitalsdsl import rules
+from vitalsdsl.errors import StateError
+from vitalsdsl.plan import Plan
+from vitalsdsl.points import Row
+from vitalsdsl.rules import Level
+from vitalsdsl.scope import COUNTERS, TOTAL_STEPS
+from vitalsdsl.verdict import RuleState, Transition
+from vitalsdsl.wording import describe
+
+SNAPSHOT_EVERY = 1_000
+KEPT_SNAPSHOTS = 4
+
+_COUNTER_NAMES = {name: counter for counter, names in COUNTERS.items() for name in names}
+
+
+@dataclass
+class _Open:
+    """The step that is open: what has come for it so far, by logged name."""
+
+    step: int
+    began: float = math.nan
+    time: float = math.nan
+    values: dict[str, tuple[float, int]] = field(default_factory=dict)
+    repeats: dict[str, list[float]] = field(default_factory=dict)
+
+
+@dataclass
+class _Snapshot:
+    step: int
+    state: dict[str, Any]
+
+
+class Stream:
+    """One run under one policy.
+
+    `push` adds points to a step, `close` closes it; a point of a later step closes the one before. Each returns the
+    transitions of the steps that it closed. Nothing is shared between streams.
+
+    `keep_all` keeps every point, so that the run can be rewound to any step; otherwise the last few thousand.
+    """
+
+    def __init__(
+        self, policy: rules.Policy, run: str = "run", digest: str = "", keep_all: bool = False, total_steps: float = math.nan
+    ) -> None:
+        self.policy = policy
+        self.run = run
+        self.digest = digest
+        self.attempt = 0
+        self.late_points = 0
+        self.history_lost = False
+        self.closed: int | None = None
+        self._keep_all = keep_all
+        self._total_steps = total_steps
+        self._counters = {**_COUNTER_NAMES, **_declared_counters(policy)}
+        self._begin()
+
+    def _begin(self) -> None:
+        self.plan = Plan(self.policy)
+        self.plan.graph.clock.total_steps = self._total_steps
+        self._open: _Open | None = None
+        self._late: list[tuple[str, float, int, float]] = []
+        self._seen: dict[str, float] = {}
+        self._rows: list[_Open] = []
+        self._snapshots: list[_Snapshot] = []
+        self._since_snapshot = 0
+        self._complete = True
+        self.closed = None
+
+    @property
+    def level(self) -> Level:
+        """The highest level of the run's rules."""
+        return max((rule.level for rule in self.plan.rules), default=Level.GREEN)
+
+    # ---------------------------------------------------------------- points
+
+    def push(self, values: Mapping[str, float], step: int, time: float = math.nan) -> list[Transition]:
+        """Points of one step. A later step than the open one closes that; an earlier one is late."""
+        out: list[Transition] = []
+        opened = self._open
+        if opened is None or step != opened.step:
+            if opened is not None and step < opened.step or self.closed is not None and step <= self.closed:
+                self._push_late(values, step, time)
+                return out
+            if opened is not None:
+                out = self.close()
+            opened = self._open = _Open(step, time)
+            for name, value, own, at in self._late:
+                self._add(opened, name, value, own, at)
+            self._late.clear()
+        if not values and time == time:
+            opened.time = time if opened.time != opened.time else max(opened.time, time)
+        for name, value in values.items():
+            self._add(opened, name, value, step, time)
+        return out
+
+    def _add(self, opened: _Open, name: str, value: float, own_step: int, time: float) -> None:
+        if time == time and not opened.time >= time:
+            opened.time = time
+        before = opened.values.get(name)
+        if before is not None:
+            opened.repeats.setdefault(name, [before[0]]).append(value)
+        opened.values[name] = (value, own_step)
+
+    def _push_late(self, values: Mapping[str, float], step: int, time: float) -> None:
+        """A point whose step has closed counts at the step now open if it is its metric's newest; else it is counted."""
+        for name, value in values.items():
+            newest = self._seen.get(name, -math.inf)
+            if self._open is not None and name in self._open.values:
+                newest = max(newest, self._open.values[name][1])
+            newest = max([newest, *(own for other, _, own, _ in self._late if other == name)])
+            if step <= newest:
+                self.late_points += 1
+            elif self._open is not None:
+                self._add(self._open, name, value, step, time)
+            else:
+                self._late.append((name, value, step, time))
+
+    def close(self) -> list[Transition]:
+        """Close the open step: everything is evaluated here, never in between."""
+        opened, self._open = self._open, None
+        if opened is None:
+            return []
+        self._rows.append(opened)
+        transitions = self._evaluate(opened)
+        self._since_snapshot += 1
+        if self._since_snapshot >= SNAPSHOT_EVERY:
+            self._snapshot()
+        return transitions
+
+    def finish(self) -> list[Transition]:
+        """The end of the run: closes the open step."""
+        return self.close()
+
+    def _evaluate(self, opened: _Open) -> list[Transition]:
+        plan, clock = self.plan, self.plan.graph.clock
+        step, time = opened.step, opened.time
+        out = self.tick(opened.began) if plan.graph.stalled else []
+        for node in plan.graph.stalled:
+            node.now = False
+        if clock.time == clock.time and not time >= clock.time:
+            time = clock.time
+        clock.step, clock.time = step, time
+        if clock.first_step is None:
+            clock.first_step = step
+        if clock.first_time != clock.first_time:
+            clock.first_time = time
+        self.closed = step
+        fresh = self._take_in(opened, step, time)
+        for run in plan.graph.schedule(fresh):
+            run(step, time)
+        for reference in plan.graph.references:
+            reference.close(step, time)
+        return out + self._settle(step, time)
+
+    def _take_in(self, opened: _Open, step: int, time: float) -> frozenset[str]:
+        """Hand the step's values to the metrics that they feed; which metrics have a point."""
+        plan, seen = self.plan, self._seen
+        new = [name for name in opened.values if name not in seen]
+        if new:
+            seen.update(dict.fromkeys(new, -math.inf))
+            plan.see_names(new)
+        fresh = []
+        counters = plan.graph.clock.counters
+        for name, (value, own) in opened.values.items():
+            if own > seen[name]:
+                seen[name] = own
+            counter = self._counters.get(name)
+            if counter is not None:
+                counters[counter] = value
+            elif name in TOTAL_STEPS and self._total_steps != self._total_steps:
+                plan.graph.clock.total_steps = value
+            for intake in plan.metrics.routes.get(name, ()):
+                if intake.bound is None:
+                    intake.bound = next(n for n in intake.names if n in opened.values)
+                if intake.bound == name:
+                    if name in opened.repeats:
+                        value = intake.take(opened.repeats[name])
+                    intake.metric.receive(step, time, value, own)
+                    fresh.append(intake.metric.name)
+        return frozenset(fresh)
+
+    def _settle(self, step: int, time: float) -> list[Transition]:
+        changed = []
+        for rule in self.plan.rules:
+            change = rule.settle()
+            if change is not None:
+                changed.append((rule, change))
+        if not changed:
+            return []
+        changed.sort(key=lambda pair: _place(pair[0]))
+        return [describe(self, rule, change, step, time) for rule, change in changed]
+
+    # ---------------------------------------------------------------- the clock
+
+    def tick(self, now: float) -> list[Transition]:
+        """Wall time goes by without a step: `stalled` is looked at once more, at the newest closed step."""
+        clock = self.plan.graph.clock
+        if self.closed is None or clock.time != clock.time:
+            return []
+        silent = now - clock.time
+        due = [node for node in self.plan.graph.stalled if not node.now and silent >= node.limit]
+        if not due:
+            return []
+        for node in due:
+            node.now = True
+        for each in self.plan.graph.silent():
+            each.run(clock.step, clock.time)
+        return self._settle(clock.step, clock.time)
+
+    # ---------------------------------------------------------------- going back
+
+    def rewind(self, to: int) -> list[Transition]:
+        """The run went back to a step: from here on it is as if no later point had been seen."""
+        out = self.close()
+        self.attempt += 1
+        if self.closed is None or to >= self.closed:
+            return out
+        before = {(rule.name, rule.member): rule for rule in self.plan.rules}
+        rows = [row for row in self._rows if row.step <= to]
+        self._restart(to, rows)
+        after = {(rule.name, rule.member): rule for rule in self.plan.rules}
+        for key, rule in sorted(before.items(), key=lambda pair: _place(pair[1])):
+            now = after.get(key)
+            level = now.level if now is not None else Level.GREEN
+            if rule.level != level:
+                out.append(self._superseded(rule, level, now.onset if now is not None else None, to))
+        return out
+
+    def _superseded(self, rule: RuleState, level: Level, onset: int | None, step: int) -> Transition:
+        return Transition(
+            self.run, self.attempt, rule.name, rule.member, step, onset, rule.level, level, "superseded",
+            f"{rule.name}: as it was at step {step}", policy=self.policy.name or "", digest=self.digest,
+            time=self.plan.graph.clock.time,
+        )  # fmt: skip
+
+    def _restart(self, to: int, rows: list[_Open]) -> None:
+        """From the newest snapshot at or before a step, go through the points that came after it."""
+        snapshot = next((s for s in reversed(self._snapshots) if s.step <= to), None)
+        if snapshot is None and not self._from_start():
+            self.history_lost = True
+            self._begin()
+            return
+        kept, complete = [s for s in self._snapshots if s.step <= to], self._complete
+        self._begin()
+        self._complete = complete
+        if snapshot is not None:
+            self._restore(snapshot.state)
+        self._rows = rows
+        self._snapshots = kept
+        for row in rows:
+            if snapshot is None or row.step > snapshot.step:
+                self._evaluate(row)
+
+    def _from_start(self) -> bool:
+        return self._complete
+
+    def _snapshot(self) -> None:
+        self._since_snapshot = 0
+        assert self.closed is not None
+        self._snapshots.append(_Snapshot(self.closed, self._state()))
+        if not self._keep_all and len(self._snapshots) > KEPT_SNAPSHOTS:
+            del self._snapshots[0]
+            oldest = self._snapshots[0].step
+            self._rows = [row for row in self._rows if row.step > oldest]
+            self._complete = False
+
+    # ---------------------------------------------------------------- state
+
+    def save(self) -> dict[str, Any]:
+        """Everything that this stream remembers, as plain data that JSON can hold (NaN and Infinity as Python writes
+        them). The open step is part of it. Points kept for rewinds are not: a restored stream keeps them anew."""
+        opened = self._open
+        return {
+            "version": 1,
+            "digest": self.digest,
+            "attempt": self.attempt,
+            "late_points": self.late_points,
+            "late": [list(late) for late in self._late],
+            "open": None if opened is None else [
+                opened.step, opened.began, opened.time, {k: list(v) for k, v in opened.values.items()}, opened.repeats
+            ],
+            "state": self._state(),
+        }  # fmt: skip
+
+    def load(self, saved: Mapping[str, Any]) -> None:
+        """Take up a state that `save` gave, for the same policy; after it everything goes on as if never interrupted."""
+        try:
+            if saved["version"] != 1:
+                raise StateError(f"saved rule state of version {saved['version']}: this is version 1")
+            if saved["digest"] != self.digest:
+                raise StateError("saved rule state belongs to another policy: its digest differs")
+            self._begin()
+            self._restore(saved["state"])
+            self.attempt = saved["attempt"]
+            self.late_points = saved["late_points"]
+            self._late = [(late[0], late[1], late[2], late[3]) for late in saved["late"]]
+            if saved["open"] is not None:
+                step, began, time, values, repeats = saved["open"]
+                self._open = _Open(step, began, time, {k: (v[0], v[1]) for k, v in values.items()}, repeats)
+        except (KeyError, TypeError, ValueError, IndexError) as error:
+            raise StateError(f"saved rule state is damaged: {error}") from error
+        if self.closed is not None:
+            self._snapshots = [_Snapshot(self.closed, self._state())]
+            self._complete = False
+
+    def _state(self) -> dict[str, Any]:
+        plan, clock = self.plan, self.plan.graph.clock
+        return {
+            "clock": [clock.step, clock.time, clock.first_step, clock.first_time, clock.total_steps, dict(clock.counters)],
+            "closed": self.closed,
+            "seen": dict(self._seen),
+            "bound": {name: intake.bound for name, intake in plan.metrics.intakes.items() if intake.bound is not None},
+            "metrics": {name: node.save() for name, node in plan.metrics.nodes.items()},
+            "roots": [root.save() for root in plan.graph.roots],
+            "kernels": [kernel.save() for kernel in plan.graph.states],
+            "rules": [rule.save() for rule in plan.rules],
+            "stalled": [node.now for node in plan.graph.stalled],
+        }
+
+    def _restore(self, state: Mapping[str, Any]) -> None:
+        plan, clock = self.plan, self.plan.graph.clock
+        clock.step, clock.time, clock.first_step, clock.first_time, clock.total_steps, counters = state["clock"]
+        clock.counters = dict(counters)
+        self.closed = state["closed"]
+        plan.see_names(list(state["seen"]))
+        self._seen = dict(state["seen"])
+        for name, bound in state["bound"].items():
+            plan.metrics.intakes[name].bound = bound
+        for name, node in state["metrics"].items():
+            plan.metrics.node(name).load(node)
+        for owned, saved in (
+            (plan.graph.roots, state["roots"]),
+            (plan.graph.states, state["kernels"]),
+            (plan.rules, state["rules"]),
+        ):
+            if len(owned) != len(saved):
+                raise StateError("saved rule state belongs to another policy")
+            for part, data in zip(owned, saved):
+                part.load(data)  # type: ignore[attr-defined]
+        for node, now in zip(plan.graph.stalled, state["stalled"]):
+            node.now = now
+
+    def push_row(self, row: Row) -> list[Transition]:
+        return self.push(row.values, row.step, row.time)
+
+
+def state_text(state: Mapping[str, Any]) -> str:
+    """A saved state as text."""
+    return json.dumps(state, separators=(",", ":"))
+
+
+def _place(rule: RuleState) -> tuple[int, str]:
+    return rule.index, rule.member or ""
+
+
+def _declared_counters(policy: rules.Policy) -> dict[str, str]:
+    """`metric tokens = "my/tokens"` says where a counter is logged."""
+    return {
+        logged: metric.name
+        for metric in policy.of(rules.Metric)
+        if metric.name in COUNTERS and not metric.family
+        for logged in metric.logged
+    }
