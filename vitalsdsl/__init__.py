@@ -1,1 +1,80 @@
-"""Health rules for model training, as config."""
+"""Health rules for model training, as config.
+
+>>> import vitalsdsl as vitals
+>>> policy = vitals.load("grad", text="when grad_norm > 3*baseline(500) for 20 steps -> orange")
+>>> rows = [{"step": s, "grad_norm": 4.0 if s >= 500 else 1.0} for s in range(530)]
+>>> [(t.step, t.rule, t.to.word, t.onset) for t in vitals.replay(policy, rows)]
+[(519, 'grad_norm_orange', 'orange', 500)]
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from vitalsdsl.diagnostic import Diagnostic, Severity
+    from vitalsdsl.errors import MissingExtraError, PolicyError, SourceError, StateError, UsageError, VitalsError
+    from vitalsdsl.points import Rewind, Row, RunInfo
+    from vitalsdsl.policy import LoadedPolicy, load
+    from vitalsdsl.rules import Level
+    from vitalsdsl.session import Monitor, replay, watch
+    from vitalsdsl.verdict import Transition
+
+__version__ = "0.1.0"
+
+_HOME = {
+    "Diagnostic": "diagnostic",
+    "Severity": "diagnostic",
+    "MissingExtraError": "errors",
+    "PolicyError": "errors",
+    "SourceError": "errors",
+    "StateError": "errors",
+    "UsageError": "errors",
+    "VitalsError": "errors",
+    "Rewind": "points",
+    "Row": "points",
+    "RunInfo": "points",
+    "LoadedPolicy": "policy",
+    "load": "policy",
+    "Level": "rules",
+    "Monitor": "session",
+    "replay": "session",
+    "watch": "session",
+    "Transition": "verdict",
+}
+"""Each public name and its module: loaded when first used, so that `vitals check` starts without the evaluator."""
+
+__all__ = [
+    "Diagnostic",
+    "Level",
+    "LoadedPolicy",
+    "MissingExtraError",
+    "Monitor",
+    "PolicyError",
+    "Rewind",
+    "Row",
+    "RunInfo",
+    "Severity",
+    "SourceError",
+    "StateError",
+    "Transition",
+    "UsageError",
+    "VitalsError",
+    "load",
+    "replay",
+    "watch",
+]
+
+
+def __getattr__(name: str) -> Any:
+    home = _HOME.get(name)
+    if home is None:
+        raise AttributeError(f"module 'vitalsdsl' has no attribute {name!r}")
+    value = getattr(importlib.import_module(f"vitalsdsl.{home}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *__all__])

@@ -1,0 +1,63 @@
+"""The program as a whole: finds its commands, and turns what goes wrong into one clear message and an exit code."""
+
+from __future__ import annotations
+
+import importlib
+import logging
+import os
+import pkgutil
+import sys
+from typing import Any
+
+import click
+
+from vitalsdsl import __version__
+from vitalsdsl.diagnostic import printable
+from vitalsdsl.errors import PolicyError, VitalsError
+
+EXIT_FINDINGS = 1
+EXIT_USAGE = 2
+EXIT_LEVEL = 3
+
+
+class Commands(click.Group):
+    """Loads a command's file only when it is called, so that each starts as fast as it can."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        package = importlib.import_module("vitalsdsl.cli")
+        return sorted(m.name for m in pkgutil.iter_modules(package.__path__) if m.name not in ("app", "output"))
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in self.list_commands(ctx):
+            return None
+        command: click.Command = importlib.import_module(f"vitalsdsl.cli.{cmd_name}").command
+        return command
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except PolicyError as error:
+            click.echo(str(error), err=True)
+            ctx.exit(EXIT_USAGE)
+        except VitalsError as error:
+            fail(str(error))
+        except BrokenPipeError:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            ctx.exit(0)
+        except RecursionError:
+            fail("this is nested too deep to be read")
+        except MemoryError:
+            fail("there is not enough memory for this")
+
+
+def fail(message: str) -> None:
+    """One message, and exit 2."""
+    click.echo("error: " + "\n".join(printable(line) for line in message.splitlines()), err=True)
+    raise SystemExit(EXIT_USAGE)
+
+
+@click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, prog_name="vitals")
+def vitals() -> None:
+    """Health rules for model training, as config."""
+    logging.basicConfig(format="%(message)s", level=logging.WARNING, stream=sys.stderr)

@@ -1,0 +1,54 @@
+"""vitals check: what is wrong with a policy, and what to write instead."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from vitalsdsl.cli.app import EXIT_FINDINGS, fail
+from vitalsdsl.diagnostic import Diagnostic, Severity, render
+from vitalsdsl.lints.base import explain
+from vitalsdsl.policy import read
+
+
+@click.command("check")
+@click.argument("files", nargs=-1, metavar="FILE…")
+@click.option("--format", "form", type=click.Choice(["text", "json", "github", "sarif"]), default="text")
+@click.option("--explain", "code", metavar="CODE", help="What a code means, with a bad and a good example.")
+@click.pass_context
+def command(ctx: click.Context, files: tuple[str, ...], form: str, code: str | None) -> None:
+    """Check policies: several findings a file, each with its place and its mend.
+
+    Exits 1 where there is an error or a warning.
+    """
+    if code is not None:
+        try:
+            click.echo(explain(code.upper()))
+        except KeyError:
+            fail(f"there is no code {code}: codes look like V104")
+        return
+    if not files:
+        fail("no file given: vitals check FILE…")
+    found: list[Diagnostic] = []
+    for name in files:
+        if name != "-" and not name.startswith("pack:") and not Path(name).is_file():
+            fail(f"there is no file {name}")
+        found += read(name)[1]
+    if form != "text" or found:
+        click.echo(render(found, form))
+    _summary(found, len(files), form)
+    if any(d.severity is not Severity.INFO for d in found):
+        ctx.exit(EXIT_FINDINGS)
+
+
+def _summary(found: list[Diagnostic], files: int, form: str) -> None:
+    if form != "text":
+        return
+    counts = {s: sum(d.severity is s for d in found) for s in Severity}
+    words = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.INFO: "hint"}
+    said = ", ".join(f"{n} {words[s]}{'s' * (n != 1)}" for s, n in counts.items() if n)
+    what = f"{files} file{'s' * (files != 1)}"
+    click.echo(f"\n{what}: {said}" if said else f"{what}: no findings", err=bool(said))
+
+

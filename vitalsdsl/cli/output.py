@@ -1,0 +1,52 @@
+"""How commands write: lines for people, JSON lines for programs, a progress bar only for those who can see it."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterable, Iterator
+from typing import Any, TypeVar
+
+import click
+from rich.console import Console
+from rich.progress import Progress
+
+from vitalsdsl.diagnostic import printable
+from vitalsdsl.verdict import Transition
+
+COLOURS = {"green": "green", "yellow": "yellow", "orange": "bright_red", "red": "red"}
+
+Item = TypeVar("Item")
+
+
+def coloured(level: str) -> str:
+    """A level in its colour (click takes the colour off where the output is no terminal)."""
+    return click.style(level, fg=COLOURS[level], bold=level in ("orange", "red"))
+
+
+def transition_line(transition: Transition) -> str:
+    """`step 519  green -> orange  grad_norm_orange  …`."""
+    rule = transition.rule if transition.member is None else f"{transition.rule}[{transition.member}]"
+    change = f"{coloured(transition.from_.word)} -> {coloured(transition.to.word)}"
+    attempt = f" (attempt {transition.attempt})" if transition.attempt else ""
+    return f"step {transition.step:>7}{attempt}  {change}  {printable(rule)}: {printable(transition.message)}"
+
+
+def json_line(data: dict[str, Any]) -> str:
+    return json.dumps(data, ensure_ascii=False, allow_nan=False)
+
+
+def progress(items: Iterable[Item], what: str, total: int | None = None, after: int = 20_000) -> Iterator[Item]:
+    """The items, with a bar on stderr once there are many of them, if stderr is a terminal."""
+    console = Console(stderr=True)
+    if not console.is_terminal or not sys.stderr.isatty():
+        yield from items
+        return
+    with Progress(console=console, transient=True) as bar:
+        task = None
+        for count, item in enumerate(items):
+            if count == after:
+                task = bar.add_task(what, total=total, completed=count)
+            if task is not None and count % 1000 == 0:
+                bar.update(task, completed=count)
+            yield item

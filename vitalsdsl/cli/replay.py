@@ -1,0 +1,104 @@
+"""vitals replay: the transitions that a policy gives on recorded runs."""
+
+from __future__ import annotations
+
+import click
+
+from vitalsdsl.cli.app import EXIT_LEVEL, fail
+from vitalsdsl.cli.output import coloured, json_line, progress, transition_line
+from vitalsdsl.diagnostic import printable
+from vitalsdsl.errors import UsageError
+from vitalsdsl.points import Rewind
+from vitalsdsl.policy import LoadedPolicy, load
+from vitalsdsl.rules import LEVEL_WORDS, Level
+from vitalsdsl.sources import Recording, read
+from vitalsdsl.stream import Stream
+from vitalsdsl.verdict import Transition
+
+
+def settings_of(ctx: click.Context, parameter: click.Parameter, values: tuple[str, ...]) -> dict[str, str]:
+    """`--set k=2.5` as a mapping."""
+    pairs = {}
+    for value in values:
+        name, equals, text = value.partition("=")
+        if not equals or not name.strip() or not text.strip():
+            raise click.BadParameter(f"`{value}`: write it as name=value, as in --set k=2.5")
+        pairs[name.strip()] = text.strip()
+    return pairs
+
+
+@click.command("replay")
+@click.argument("policy")
+@click.argument("sources", nargs=-1, required=True, metavar="SOURCE…")
+@click.option("--set", "settings", multiple=True, metavar="p=v", callback=settings_of, help="Set a param.")
+@click.option("--profile", metavar="P", help="Take the param values of a profile.")
+@click.option("--step", "step_key", metavar="KEY", help="The logged name that is the training step.")
+@click.option("--fail-on", type=click.Choice(LEVEL_WORDS), help="Exit 3 where a level at or above this is reached.")
+@click.option("--format", "form", type=click.Choice(["text", "jsonl"]), default="text")
+@click.pass_context
+def command(
+    ctx: click.Context,
+    policy: str,
+    sources: tuple[str, ...],
+    settings: dict[str, str],
+    profile: str | None,
+    step_key: str | None,
+    fail_on: str | None,
+    form: str,
+) -> None:
+    """The transitions that POLICY gives on recorded runs.
+
+    A SOURCE is a log file or folder (its format is found by content), `-` for JSON lines on standard input, or
+    `mlflow:RUN_ID`.
+    """
+    loaded = load(policy, settings=settings, profile=profile)
+    if sources.count("-") > 1:
+        fail("`-` can be given once")
+    worst = Level.GREEN
+    for source in sources:
+        for recording in read(source, step_key=step_key or axis_of(loaded)):
+            worst = max(worst, _replay(loaded, recording, form))
+    if fail_on is not None and worst >= Level.parse(fail_on) > Level.GREEN:
+        ctx.exit(EXIT_LEVEL)
+
+
+def axis_of(loaded: LoadedPolicy) -> str | None:
+    """The metric that the policy names as the step axis."""
+    return loaded.axis
+
+
+def _replay(loaded: LoadedPolicy, recording: Recording, form: str) -> Level:
+    info = recording.info
+    for note in info.notes:
+        click.echo(f"{printable(info.name)}: {printable(note)}", err=True)
+    stream = Stream(loaded.policy, info.name, loaded.digest, keep_all=True, total_steps=info.total_steps)
+    worst, count, rows = Level.GREEN, 0, 0
+    if form == "text":
+        click.echo(click.style(printable(info.name), bold=True))
+    for event in progress(recording.events, info.name):
+        rows += 1
+        new = stream.rewind(event.step) if isinstance(event, Rewind) else stream.push_row(event)
+        worst, count = _show(new, form, worst, count)
+    worst, count = _show(stream.finish(), form, worst, count)
+    if form == "text":
+        _summary(stream, rows, count)
+    return worst
+
+
+def _show(transitions: list[Transition], form: str, worst: Level, count: int) -> tuple[Level, int]:
+    for transition in transitions:
+        click.echo(json_line(transition.as_dict()) if form == "jsonl" else "  " + transition_line(transition))
+        worst = max(worst, transition.to)
+    return worst, count + len(transitions)
+
+
+def _summary(stream: Stream, rows: int, count: int) -> None:
+    if not rows:
+        raise UsageError(f"{stream.run} holds no rows")
+    said = f"{count} transition{'s' * (count != 1)} in {rows:,} rows; at the end {coloured(stream.level.word)}"
+    click.echo(f"  {said}")
+    names = [name for name, node in stream.plan.metrics.nodes.items() if node.step is None]
+    if names:
+        click.echo(f"  never logged: {', '.join(map(printable, names))}", err=True)
+    if stream.late_points:
+        click.echo(f"  {stream.late_points} late points were read by no rule", err=True)
