@@ -119,7 +119,9 @@ def _stateful(compiler: Compiler, node: ex.Call, function: type[base.Stateful], 
         if not streams:
             pacers.append(bound.event)
     kind = nd.ConditionFunction if function.result is Kind.CONDITION else nd.Function
-    return kind(expression_text(node), inputs, pacers, state, function.reader(state, bound.fixed))
+    made = kind(expression_text(node), inputs, pacers, state, function.reader(state, bound.fixed))
+    made.event = bound.event if function.points_at_edges else None
+    return made
 
 
 def _connect(compiler: Compiler, state: State, bound: _Bound) -> None:

@@ -183,7 +183,7 @@ class Shown(Node):
 class Function(Node):
     """A function with a memory, read at the close of a step."""
 
-    __slots__ = ("read", "state", "step", "time", "unknown_reason")
+    __slots__ = ("event", "read", "state", "step", "time")
 
     def __init__(
         self, text: str, inputs: Sequence[Node], pacers: Sequence[Node], state: State, read: Callable[[int, float], Any]
@@ -191,6 +191,8 @@ class Function(Node):
         super().__init__(text, inputs, pacers)
         self.state = state
         self.read = read
+        self.event: Any = None
+        """The event at whose edges it has its points, where that is so."""
         self.step, self.time = -1, math.nan
 
     def run(self, step: int, time: float) -> None:

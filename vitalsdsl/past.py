@@ -14,7 +14,7 @@ from vitalsdsl.kernels import lag
 from vitalsdsl.kernels.state import State
 from vitalsdsl.scope import Meaning
 from vitalsdsl.setting import Setting
-from vitalsdsl.signals import Event, Feed, Phase
+from vitalsdsl.signals import EdgeFeed, Event, Feed, Phase
 from vitalsdsl.types import SAMPLES
 
 if TYPE_CHECKING:
@@ -97,6 +97,7 @@ def stream_of(compiler: Compiler, source: nd.Node) -> nd.MetricNode | Feed:
     memo = compiler.graph.memo
     key = ("feed", source)
     if key not in memo:
-        compiler.graph.keep(key, Feed(source))
+        event = source.event if isinstance(source, nd.Function) else None
+        compiler.graph.keep(key, Feed(source) if event is None else EdgeFeed(source, event))
     feed: Feed = memo[key]
     return feed

@@ -93,6 +93,8 @@ class Plan:
         afters = [[compiler.extent(r.after) if r.after is not None else None for r in c.rungs] for c in body.clauses]
         limits = [extent for span in spans for extent in span.doubled()]
         limits += [Extent(2 * e.size, e.unit) for after in afters for e in after if e is not None]
+        if body.clear is not None:
+            limits += compiler.span(body.clear.for_).doubled()
         owner = Owner(f"rule {rule.name} {member}", limits)
         setting = replace(setting, owner=owner)
         gate = self._gate(rule.phases)

@@ -79,6 +79,20 @@ class Let(Feed):
     __slots__ = ()
 
 
+class EdgeFeed(Feed):
+    """The feed of `interval(EVENT)`: it has a point at each edge, not at each evaluation."""
+
+    __slots__ = ("event",)
+
+    def __init__(self, source: Node, event: Event) -> None:
+        super().__init__(source)
+        self.event = event
+
+    def run(self, step: int, time: float) -> None:
+        if self.event.edge_step == step:
+            super().run(step, time)
+
+
 class Probe(Root):
     """A condition evaluated by itself; knows when that last was."""
 
@@ -319,5 +333,10 @@ class Reference:
         self.freezes: list[Freeze] = []
 
     def close(self, step: int, time: float) -> None:
-        if self.accepted.pending is not None:
+        pending = self.accepted.pending
+        if pending is None:
+            return
+        if not math.isfinite(pending[1]):
+            self.accepted.decide(False)  # nobody let it in, so no condition's count begins anew
+        else:
             self.accepted.decide(all([freeze.admits(step, time) for freeze in self.freezes]))

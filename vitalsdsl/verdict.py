@@ -289,7 +289,7 @@ class RuleState:
             to = self.guard_level if guard.value else Level.GREEN
             if to == self.level:
                 return None
-            return self._change(to, guard.onset, "condition", None)
+            return self._change(to, guard.onset, "nonfinite", None)
         reason = "condition"
         gate = self.gate
         if gate is not None and not gate.value:

@@ -57,8 +57,8 @@ def whole(value: object) -> int | None:
     >>> whole("12"), whole(12.0), whole(0.5), whole(None)
     (12, 12, None, None)
     """
-    if value.__class__ is int and -_LARGEST <= value <= _LARGEST:  # type: ignore[operator]
-        return value  # type: ignore[return-value]
+    if value.__class__ is int and -_LARGEST <= value <= _LARGEST:
+        return value
     found = number(value)
     if found is None or not abs(found) <= _LARGEST or not found.is_integer():
         return None

@@ -8,8 +8,8 @@ from collections import deque
 from sortedcontainers import SortedList
 
 from vitalsdsl.kernels.exact import midpoint, total
-from vitalsdsl.kernels.ordered import distance, middle
-from vitalsdsl.kernels.selection import Ascending, kth_smallest
+from vitalsdsl.kernels.ordered import middle
+from vitalsdsl.kernels.selection import Selection, outwards
 from vitalsdsl.kernels.window import Window
 from vitalsdsl.types import SAMPLES, STEPS, Extent, Reason
 
@@ -34,6 +34,7 @@ class Halves(Window):
         """(place, value) of the later half, in order of arrival."""
         self._trend: tuple[float, float, float] | None = None
         self._is_current = False
+        self._selection = Selection()
 
     def add(self, step: int, value: float) -> None:
         if len(self.points) > 1:
@@ -94,23 +95,10 @@ class Halves(Window):
     def _deviation(self, early: tuple[float, float], late: tuple[float, float]) -> float:
         """The median distance of the points from the median of their own half."""
         n = self.usable
-        sequences = [*_outwards(self._early, early), *_outwards(self._late, late)]
-        low, high = kth_smallest(sequences, (n + 1) // 2)
-        return low if n % 2 or high is None else midpoint(low, high)
+        sequences = [*outwards(self._early, *early), *outwards(self._late, *late)]
+        nearer, farther = self._selection.find(sequences, (n + 1) // 2)
+        return nearer if n % 2 else midpoint(nearer, farther)
 
     def reason(self, step: int, time: float) -> Reason:
         few = self.is_warm(step, time) and (len(self._early) < _LEAST or len(self._late) < _LEAST)
         return Reason.TOO_FEW if few else super().reason(step, time)
-
-
-def _outwards(ordered: SortedList, centre: tuple[float, float]) -> tuple[Ascending, Ascending]:
-    """The distances from the median, going down from it and going up."""
-    low, high = centre
-    n = len(ordered)
-    half = (n + 1) // 2
-    if low == high:
-        return (half, lambda i: low - ordered[half - 1 - i]), (n - half, lambda i: ordered[half + i] - low)
-    return (
-        (half, lambda i: -distance(ordered[half - 1 - i], low, high)),
-        (n - half, lambda i: distance(ordered[half + i], low, high)),
-    )

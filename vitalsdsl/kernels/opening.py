@@ -8,13 +8,13 @@ from collections import deque
 from vitalsdsl.kernels.exact import mean, midpoint
 from vitalsdsl.kernels.ordered import middle
 from vitalsdsl.kernels.state import State
-from vitalsdsl.types import STEPS, Extent, Reason
+from vitalsdsl.types import STEPS, TIME, Extent, Reason
 
 
 class Opening(State):
-    """The usable points of N steps, or of N samples, after the first `skip`; one number once they are complete."""
+    """The usable points of N steps, samples or seconds after the first `skip`; one number once they are complete."""
 
-    remembered = ("start", "seen", "count", "newest", "values", "value")
+    remembered = ("start", "start_time", "seen", "count", "newest", "values", "value")
 
     def __init__(self, extent: Extent, skip: float, by: str) -> None:
         self.size = extent.size
@@ -23,42 +23,51 @@ class Opening(State):
         self.by = by
         self.start: int | None = None
         """The step of the first point or of the newest edge."""
+        self.start_time = math.nan
         self.seen = False
         self.count = 0
         """Points since the start."""
-        self.newest: tuple[int, float] = (-1, math.nan)
+        self.newest: tuple[int, float, float] = (-1, math.nan, math.nan)
         self.values: deque[float] = deque()
         self.value: float | None = None
 
     def push(self, step: int, time: float, value: float) -> None:
         if self.start is None:
-            self.start = step
+            self.start, self.start_time = step, time
         self.seen = True
-        self.newest = (step, value)
+        self.newest = (step, time, value)
         if self.value is None:
-            self._take(self.start, step, value)
+            self._take(self.start, step, time, value)
 
     def edge(self, step: int, time: float) -> None:
-        self.start, self.count, self.value = step, 0, None
+        self.start, self.start_time, self.count, self.value = step, time, 0, None
         self.values.clear()
         if self.newest[0] == step:
-            self._take(step, step, self.newest[1])
+            self._take(step, *self.newest)
 
-    def _take(self, start: int, step: int, value: float) -> None:
-        place = step - start if self.unit == STEPS else self.count
+    def _take(self, start: int, step: int, time: float, value: float) -> None:
+        place: float = self.count
+        if self.unit == STEPS:
+            place = step - start
+        elif self.unit == TIME:
+            place = time - self.start_time
         self.count += 1
         if self.skip <= place < self.skip + self.size and math.isfinite(value):
             self.values.append(value)
 
-    def _is_complete(self, step: int) -> bool:
+    def _is_complete(self, step: int, time: float) -> bool:
         if self.start is None:
             return False
-        lived = step - self.start + 1 if self.unit == STEPS else self.count
+        lived: float = self.count
+        if self.unit == STEPS:
+            lived = step - self.start + 1
+        elif self.unit == TIME:
+            lived = time - self.start_time
         return lived >= self.skip + self.size
 
     def read(self, step: int, time: float) -> float:
         if self.value is None:
-            if not self._is_complete(step):
+            if not self._is_complete(step, time):
                 return math.nan
             self.value = self._settle()
             self.values.clear()
@@ -72,4 +81,4 @@ class Opening(State):
     def reason(self, step: int, time: float) -> Reason:
         if not self.seen:
             return Reason.ABSENT
-        return Reason.TOO_FEW if self._is_complete(step) else Reason.WARMING
+        return Reason.TOO_FEW if self._is_complete(step, time) else Reason.WARMING

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from sortedcontainers import SortedList
 
 from vitalsdsl.kernels.exact import midpoint
+from vitalsdsl.kernels.selection import Selection, outwards
 from vitalsdsl.kernels.window import Window
 from vitalsdsl.types import Extent, Reason
 
@@ -50,9 +51,15 @@ class Spread(Ordered):
     with_infinite = False
     enough = 5
 
+    def clear(self) -> None:
+        super().clear()
+        self._selection = Selection()
+
     def deviation(self) -> float:
         """The median distance from the median."""
-        return median_distance(self._sorted)
+        n = len(self._sorted)
+        nearer, farther = self._selection.find(outwards(self._sorted, *middle(self._sorted)), (n + 1) // 2)
+        return nearer if n % 2 else midpoint(nearer, farther)
 
     def reason(self, step: int, time: float) -> Reason:
         return Window.reason(self, step, time)
@@ -77,36 +84,3 @@ def between(low: float, high: float, part: int, of: int) -> float:
         return low + high
     (a, b), (c, d) = low.as_integer_ratio(), high.as_integer_ratio()
     return (a * d * (of - part) + c * b * part) / (b * d * of)
-
-
-def median_distance(ordered: Sequence[float]) -> float:
-    """The median of abs(x - median) over sorted finite numbers, without sorting the distances.
-
-    The k nearest to the median are neighbours in the order, so a search over where that stretch begins is enough. The
-    median of an even number of points is kept as its two halves: rounded, it would spoil small distances between large
-    numbers.
-
-    >>> median_distance([1.0, 2.0, 3.0, 5.0, 100.0]), median_distance([1e16, 1e16 + 2, 1e16 + 4, 1e16 + 10])
-    (2.0, 2.0)
-    """
-    low, high = middle(ordered)
-    n = len(ordered)
-    k = (n + 1) // 2
-    begin, end = 0, n - k
-    while begin < end:
-        at = (begin + end) // 2
-        if -distance(ordered[at], low, high) > distance(ordered[at + k], low, high):
-            begin = at + 1
-        else:
-            end = at
-    first, last = distance(ordered[begin], low, high), distance(ordered[begin + k - 1], low, high)
-    farthest = max(-first, last)
-    if n % 2:
-        return farthest
-    beyond = [abs(distance(ordered[at], low, high)) for at in (begin - 1, begin + k) if 0 <= at < n]
-    return midpoint(farthest, min(beyond))
-
-
-def distance(x: float, low: float, high: float) -> float:
-    """x less the midpoint of the middle two, for an x that is not strictly between them: nothing cancels."""
-    return x - low if low == high else midpoint(x - low, x - high)

@@ -6,7 +6,7 @@ import math
 from collections import deque
 
 from vitalsdsl.kernels.exact import total
-from vitalsdsl.kernels.ordered import Spread, median_distance, middle
+from vitalsdsl.kernels.ordered import Spread, middle
 from vitalsdsl.types import SAMPLES, STEPS, Extent, Reason
 
 
@@ -64,7 +64,7 @@ class Preceding(Spread):
         x = self.newest
         if not self.place - self.first >= self.size or self.usable < 5 or x - x != 0.0:
             return math.nan
-        scale = 1.4826 * median_distance(self._sorted)
+        scale = 1.4826 * self.deviation()
         if not scale:
             return math.nan
         low, high = middle(self._sorted)

@@ -103,7 +103,7 @@ class Elementwise(Function):
     """A function of numbers at one step, without memory. NaN in gives NaN out."""
 
     @staticmethod
-    def value(*operands: float) -> float:
+    def value(*operands: Any) -> Any:
         """NaN where it is undefined."""
         raise NotImplementedError
 
@@ -133,7 +133,7 @@ class Stateful(Function):
 class Windowed(Stateful):
     """A function of the points in a window: a kernel shared with its sisters, and what is read from it."""
 
-    parameters = (X, WINDOW)
+    parameters: ClassVar[tuple[Parameter, ...]] = (X, WINDOW)
     kernel: ClassVar[type[Window]]
     minimum: ClassVar[int] = 1
     """How many usable points it needs once the window is warm."""
@@ -172,7 +172,7 @@ class Aggregate(Function):
     It may share its name with a function over a window; which one is meant is seen from the call.
     """
 
-    parameters = (Parameter("F", Takes.STREAM),)
+    parameters: ClassVar[tuple[Parameter, ...]] = (Parameter("F", Takes.STREAM),)
 
     @staticmethod
     def value(members: list[Any]) -> Any:

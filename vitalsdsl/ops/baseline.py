@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from vitalsdsl.kernels.opening import Opening
 from vitalsdsl.ops.base import Arguments, Parameter, Stateful, Takes, X
-from vitalsdsl.types import SAMPLES, STEPS
+from vitalsdsl.types import SAMPLES, STEPS, TIME
 
-_UNITS = (STEPS, SAMPLES)
+_UNITS = (STEPS, SAMPLES, TIME)
 
 
 class Baseline(Stateful):

@@ -49,7 +49,7 @@ class Count(Windowed):
 
     @classmethod
     def reader(cls, state: Any, arguments: Arguments) -> Callable[[int, float], Any]:
-        return super().reader(state, arguments) if arguments.get("W") else state.count  # type: ignore[no-any-return]
+        return super().reader(state, arguments) if arguments.get("W") else state.count
 
 
 class CountOfMembers(Aggregate):

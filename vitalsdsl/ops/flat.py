@@ -43,4 +43,5 @@ class Flat(Windowed):
         if trend is None:
             return None
         rise, error, level = trend
-        return abs(rise) <= max(3 * error, arguments.get("tol", 0.02) * abs(level))
+        tolerance: float = arguments.get("tol", 0.02)
+        return abs(rise) <= max(3 * error, tolerance * abs(level))
