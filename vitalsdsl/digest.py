@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from vitalsdsl import expressions as ex
 from vitalsdsl import rules, sentences
 from vitalsdsl.formatter import BY_VALUE, name_text
-from vitalsdsl.layout import statement_lines
+from vitalsdsl.lines import statement_lines
 from vitalsdsl.ops.base import Takes, registry
 
 KINDS: tuple[type[rules.Statement], ...] = (
@@ -66,9 +66,12 @@ def reading_order(statements: tuple[rules.Statement, ...]) -> list[str]:
     after something that reads, each `use` and rule too."""
     found: dict[str, None] = {}
     late = _late_use(statements)
-    for place, statement in enumerate(statements):
-        if late and isinstance(statement, (rules.Use, rules.Rule)):
-            found[f"{type(statement).__name__.lower()} {place}"] = None
+    places: dict[type[rules.Statement], int] = {rules.Use: 0, rules.Rule: 0}
+    for statement in statements:
+        kind = type(statement)
+        if late and kind in places:
+            places[kind] += 1
+            found[f"{kind.__name__.lower()} {places[kind]}"] = None
         found.update(dict.fromkeys(_read(statement)))
     return list(found)
 

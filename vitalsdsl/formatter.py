@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from vitalsdsl import expressions as ex
@@ -234,31 +234,33 @@ def _understood_unit(value: ex.Expression, place: Parameter | None) -> str | Non
     return unit if whole and unit in _COUNTED else None
 
 
-Wording._forms.update({
-    ex.Number: Wording.number,
-    ex.Length: Wording.length,
-    ex.Name: Wording.name,
-    ex.Family: Wording.family,
-    ex.Negative: Wording.negative,
-    ex.Arithmetic: Wording.arithmetic,
-    ex.Comparison: Wording.comparison,
-    ex.Not: Wording.not_,
-    ex.And: Wording.and_,
-    ex.Or: Wording.or_,
-    ex.Is: Wording.is_,
-    ex.Missing: Wording.missing,
-    ex.Stalled: Wording.stalled,
-    ex.For: Wording.for_,
-    ex.Held: Wording.held,
-    ex.AtLeast: Wording.at_least,
-    ex.Then: Wording.then,
-    ex.Before: Wording.before,
-    ex.AtStep: Wording.at_step,
-    ex.AtEvent: Wording.at_event,
-    ex.AtEnd: Wording.at_end,
-    ex.Argument: Wording.argument,
-    ex.Call: Wording.call,
-})
+Wording._forms.update(
+    {
+        ex.Number: Wording.number,
+        ex.Length: Wording.length,
+        ex.Name: Wording.name,
+        ex.Family: Wording.family,
+        ex.Negative: Wording.negative,
+        ex.Arithmetic: Wording.arithmetic,
+        ex.Comparison: Wording.comparison,
+        ex.Not: Wording.not_,
+        ex.And: Wording.and_,
+        ex.Or: Wording.or_,
+        ex.Is: Wording.is_,
+        ex.Missing: Wording.missing,
+        ex.Stalled: Wording.stalled,
+        ex.For: Wording.for_,
+        ex.Held: Wording.held,
+        ex.AtLeast: Wording.at_least,
+        ex.Then: Wording.then,
+        ex.Before: Wording.before,
+        ex.AtStep: Wording.at_step,
+        ex.AtEvent: Wording.at_event,
+        ex.AtEnd: Wording.at_end,
+        ex.Argument: Wording.argument,
+        ex.Call: Wording.call,
+    }
+)
 
 AS_WRITTEN = Wording()
 BY_VALUE = Wording(by_value=True)

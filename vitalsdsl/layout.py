@@ -1,48 +1,30 @@
-"""A whole policy file in its one style: what stands on which line, with the comments and the blank lines kept."""
+"""A whole policy file in its one style: blank lines, indentation, comments."""
 
 from __future__ import annotations
 
-import re
-from bisect import bisect_right
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
 
-from vitalsdsl import expressions as ex
 from vitalsdsl import rules, sentences
-from vitalsdsl.errors import PolicyError
-from vitalsdsl.formatter import AS_WRITTEN, Wording
-from vitalsdsl.parser import RULE_PARTS, Parsed
-from vitalsdsl.source import Source, Span
+from vitalsdsl.comments import Remarks, attach
+from vitalsdsl.digest import canonical
+from vitalsdsl.errors import PolicyError, VitalsError
+from vitalsdsl.formatter import AS_WRITTEN
+from vitalsdsl.lines import Line, head_lines, statement_lines
+from vitalsdsl.parser import Parsed, parse
+from vitalsdsl.source import Source
+from vitalsdsl.yamltree import is_yaml_name
 
 _INDENT = "  "
-_TOKEN = re.compile(r'"[^"\n]*"?|#[^\n]*|\{\d+\.\.\d+\}|[A-Za-z_][\w./]*|[\d.]+|\S')
-_FIELDS = frozenset(RULE_PARTS) - {"when", "clear"}
-
-
-@dataclass
-class Line:
-    """One line of the result. `start` and `end` are where it comes from in the file, if it does.
-
-    `opens` and `closes` are for the first and the last line of a block; `blank` where a blank line goes before it.
-    """
-
-    text: str
-    depth: int = 0
-    start: int | None = None
-    end: int = 0
-    opens: bool = False
-    closes: bool = False
-    blank: bool = False
-    kind: str = ""
-    above: list[tuple[str, bool]] = field(default_factory=list)
-    beside: str = ""
 
 
 def format_policy(policy: Parsed | rules.Policy) -> str:
-    """The text of a policy file in its one style. Formatting it again changes nothing, and its meaning is the same.
+    """The text of a `.vitals` file in its one style. Formatting it again changes nothing.
 
-    Comments stay with the statement, the part of a rule or the rung that they stand above or beside. A policy that was
-    not read from a `.vitals` file has no comments. Raises `PolicyError` where the text could not be read.
+    Comments stay with the statement, the part of a rule or the rung that they stand above or beside; of a YAML file,
+    with their statement. The meaning is the same: the result is read again and compared.
+
+    Raises `PolicyError` where the text could not be read, and `VitalsError` if the meaning would change, which is a
+    fault of ours.
 
     >>> from vitalsdsl.parser import parse
     >>> print(format_policy(parse(Source("a.vitals", "when loss>3 for 1 step->fatal # bad"))), end="")
@@ -53,189 +35,55 @@ def format_policy(policy: Parsed | rules.Policy) -> str:
             raise PolicyError(policy.diagnostics)
         policy = policy.policy
     if is_yaml_name(policy.source.name):
-        return _joined(_lines_without_file(policy))
-    lines = _lines(policy)
-    tail = _attach_comments(policy.source.text, lines)
-    return _joined(lines, tail)
-
-
-def is_yaml_name(name: str) -> bool:
-    """Whether a file of this name holds the YAML form of a policy."""
-    return name.lower().endswith((".yaml", ".yml"))
-
-
-def statement_lines(wording: Wording, statement: rules.Statement, source: Source | None = None) -> list[Line]:
-    """The lines of one statement; with their places, where it was read from this source."""
-    placed = source is not None and statement.span.source is source
-    if sentences.is_block(statement):
-        lines = list(_block(wording, statement, placed))
-    elif isinstance(statement, rules.Rule):
-        lines = list(_clause(wording, statement.body.clauses[0], 0))
+        lines, tail = _lines_with_remarks(policy)
     else:
-        span = statement.span
-        lines = [Line(sentences.sentence(wording, statement), start=span.start, end=span.end)]
-    if not placed:
-        for line in lines:
-            line.start = None
-    lines[0].kind = type(statement).__name__
-    return lines
+        lines = _lines(policy)
+        tail = attach(policy.source, lines)
+    text = _joined(lines, tail)
+    again = parse(Source(policy.source.name, text))
+    if not again.ok or canonical(again.policy) != canonical(policy):
+        raise VitalsError(f"{policy.source.name} is left as it is: formatting it would change what it means")
+    return text
 
 
 def _lines(policy: rules.Policy) -> list[Line]:
-    own = [s for s in policy.statements if s.span.source is policy.source]
     lines: list[Line] = []
-    heads = list(_heads(policy, own))
+    heads = head_lines(policy)
+    if policy.name is not None and not any(line.text.startswith("policy") for line in heads):
+        lines.append(Line(sentences.policy_line(policy)))
+    before: rules.Statement | None = None
     for statement in policy.statements:
         if statement.span.source is policy.source:
-            while heads and heads[0].start is not None and heads[0].start < statement.span.start:
+            while heads and (heads[0].start or 0) < statement.span.start:
                 lines.append(heads.pop(0))
-        lines += statement_lines(AS_WRITTEN, statement, policy.source)
+        lines += _separated(statement_lines(AS_WRITTEN, statement, policy.source), statement, before)
+        before = statement
     return lines + heads
 
 
-def _lines_without_file(policy: rules.Policy) -> list[Line]:
-    lines = [Line("vitals 1", kind="Policy")]
+def _lines_with_remarks(policy: rules.Policy) -> tuple[list[Line], list[tuple[str, bool]]]:
+    remarks = Remarks.of(policy)
+    lines = [Line("vitals 1", above=[(comment, False) for comment in remarks.top])]
     if policy.name is not None:
-        lines.append(Line(sentences.policy_line(policy), kind="Policy"))
+        lines.append(Line(sentences.policy_line(policy)))
+    before: rules.Statement | None = None
     for statement in policy.statements:
-        more = statement_lines(AS_WRITTEN, statement)
-        more[0].blank = more[0].kind != next(line.kind for line in reversed(lines) if line.kind)
+        more = _separated(statement_lines(AS_WRITTEN, statement), statement, before)
+        for comment in remarks.about.get(statement, ()):
+            more[0].above.append((comment, more[0].blank))
+            more[0].blank = False
         lines += more
+        before = statement
+    return lines, [(comment, place == 0) for place, comment in enumerate(remarks.tail)]
+
+
+def _separated(lines: list[Line], statement: rules.Statement, before: rules.Statement | None) -> list[Line]:
+    """Where the file does not say: a blank line between statements of different kinds."""
+    lines[0].blank = type(before) is not type(statement)
     return lines
 
 
-def _heads(policy: rules.Policy, own: Sequence[rules.Statement]) -> Iterator[Line]:
-    """The lines `vitals 1` and `policy NAME`, which are no statements and so are looked for between them."""
-    text = policy.source.text
-    jumps = {s.span.start: s.span.end for s in own}
-    found: Line | None = None
-    for start, end in _tokens(text, 0, len(text), jumps):
-        if start in jumps:
-            continue
-        word = text[start:end]
-        if word == "vitals" and found is None:
-            found = Line("vitals 1", start=start, end=end)
-            yield found
-        elif word == "policy":
-            found = Line(sentences.policy_line(policy), start=start, end=end)
-            yield found
-        elif found is not None:
-            found.end = end
-
-
-def _tokens(text: str, start: int, end: int, jumps: dict[int, int]) -> Iterator[tuple[int, int]]:
-    """The words and strings of a stretch without its comments; what begins at a key of `jumps` is taken as one."""
-    at = start
-    while (found := _TOKEN.search(text, at, end)) is not None:
-        at = jumps.get(found.start(), found.end())
-        if text[found.start()] != "#":
-            yield found.start(), at
-
-
-# -------------------------------------------------------------------- blocks
-
-
-def _block(wording: Wording, statement: rules.Statement, placed: bool) -> Iterator[Line]:
-    span = statement.span
-    brace = _brace(span) if placed else span.start
-    yield Line(sentences.opening(wording, statement), start=span.start, end=brace + 1, opens=True)
-    if isinstance(statement, rules.Profile):
-        for setting in statement.settings:
-            yield Line(sentences.setting(wording, setting), 1, setting.span.start, setting.span.end)
-    else:
-        assert isinstance(statement, (rules.Rule, rules.Override))
-        yield from _body(wording, statement.body, Span(span.source, brace + 1, span.end - 1) if placed else None)
-    yield Line("}", start=span.end - 1, end=span.end, closes=True)
-
-
-def _brace(span: Span) -> int:
-    """Where the brace of a block opens; the one of a range such as `{0..3}` is not it."""
-    text = span.source.text
-    return next(start for start, end in _tokens(text, span.start, span.end, {}) if text[start:end] == "{")
-
-
-def _body(wording: Wording, body: rules.RuleBody, inside: Span | None) -> Iterator[Line]:
-    texts = sentences.parts(wording, body)
-    places = _places(body, inside) if inside is not None else {}
-    if set(places) != {*texts, *body.clauses}:
-        places = dict.fromkeys([*body.clauses, *texts], None)
-    for part, place in places.items():
-        if isinstance(part, rules.Clause):
-            yield from _clause(wording, part, 1)
-        elif place is None:
-            yield Line(texts[part], 1)
-        else:
-            yield Line(texts[part], 1, place.start, place.end)
-
-
-def _places(body: rules.RuleBody, inside: Span) -> dict[rules.Clause | str, Span | None]:
-    """The parts of a rule in the order in which they are written: clauses, and the names of the other fields."""
-    source, text = inside.source, inside.source.text
-    nodes: list[ex.Node] = [*body.clauses, *(body.inhibits or ())]
-    nodes += [node for node in (body.clear, body.cooldown) if node is not None]
-    begins = {node.span.start: node for node in nodes}
-    found: dict[rules.Clause | str, Span | None] = {}
-    last: rules.Clause | str = ""
-    for start, end in _tokens(text, inside.start, inside.end, {n.span.start: n.span.end for n in nodes}):
-        node = begins.get(start)
-        if isinstance(node, rules.Clause):
-            last = node
-        elif isinstance(node, rules.Clear):
-            last = "clear"
-        elif node is None and text[start:end] in _FIELDS:
-            last = text[start:end]
-        before = found.get(last)
-        found[last] = source.span(before.start if before is not None else start, end)
-    return found
-
-
-def _clause(wording: Wording, node: rules.Clause, depth: int) -> Iterator[Line]:
-    head, rungs = sentences.clause(wording, node)
-    if len(rungs) == 1:
-        yield Line(f"{head} {rungs[0]}", depth, node.span.start, node.span.end)
-        return
-    last = node.on or node.for_ or node.condition
-    yield Line(head, depth, node.span.start, last.span.end)
-    for text, rung in zip(rungs, node.rungs):
-        yield Line(text, depth + 1, rung.span.start, rung.span.end)
-
-
-# -------------------------------------------------------------------- comments and blank lines
-
-
-def _attach_comments(text: str, lines: list[Line]) -> list[tuple[str, bool]]:
-    """Give each comment, and each blank line, to the line that it belongs to; what comes after the last is returned."""
-    placed = sorted((line for line in lines if line.start is not None), key=lambda line: line.start or 0)
-    starts = [line.start or 0 for line in placed]
-    for line in placed:
-        line.blank = _after_blank(text, line.start or 0)
-    tail: list[tuple[str, bool]] = []
-    hoisted: list[tuple[Line, str]] = []
-    for found in re.finditer(r'"[^"\n]*"?|#[^\n]*', text):
-        at, comment = found.start(), found[0].rstrip()
-        if text[at] != "#":
-            continue
-        before = bisect_right(starts, at) - 1
-        if before >= 0 and placed[before].end > at:
-            hoisted.append((placed[before], comment))
-        elif before >= 0 and text[text.rfind("\n", 0, at) + 1 : at].strip():
-            placed[before].beside = comment
-        elif before + 1 < len(placed):
-            placed[before + 1].above.append((comment, _after_blank(text, at)))
-        else:
-            tail.append((comment, _after_blank(text, at)))
-    for line, comment in hoisted:
-        line.above.append((comment, line.blank))
-        line.blank = False
-    return tail
-
-
-def _after_blank(text: str, at: int) -> bool:
-    """Whether a blank line comes before this place."""
-    return text[: at][len(text[:at].rstrip()) :].count("\n") > 1
-
-
-def _joined(lines: Sequence[Line], tail: Sequence[tuple[str, bool]] = ()) -> str:
+def _joined(lines: Sequence[Line], tail: Sequence[tuple[str, bool]]) -> str:
     out: list[str] = []
     after_block = after_opening = False
 

@@ -15,10 +15,11 @@ from vitalsdsl.types import SAMPLES, STEPS, Extent, Reason
 
 _LEAST = 4
 """A half of fewer points says nothing."""
+_LARGE, _SMALLER = 1e300, 2.0**-20
 
 
 class Halves(Window):
-    """The earlier half of a window, the later half and the differences of neighbours, each in order of size."""
+    """The earlier half of a window, the later half and half the differences of neighbours, each in order of size."""
 
     enough = 2 * _LEAST
 
@@ -38,14 +39,14 @@ class Halves(Window):
 
     def add(self, step: int, value: float) -> None:
         if len(self.points) > 1:
-            self._differences.add(abs(value - self.points[-2][1]))
+            self._differences.add(abs(value / 2 - self.points[-2][1] / 2))
         self._late.add(value)
         self._recent.append((self.points[-1][0], value))
         self._is_current = False
 
     def drop(self, step: int, value: float) -> None:
         if self.points:
-            self._differences.remove(abs(self.points[0][1] - value))
+            self._differences.remove(abs(self.points[0][1] / 2 - value / 2))
         if self._early:
             self._early.remove(value)
         else:
@@ -73,7 +74,7 @@ class Halves(Window):
     def trend(self) -> tuple[float, float, float] | None:
         """(d, se, median of the earlier half): by how much the later half is higher, and the standard error of that.
 
-        None where a half has too few points, or where a number is too large for a float.
+        All three in a unit of its own, in which none is too large for a float. None where a half has too few points.
         """
         if not self._is_current:
             self._trend = self._work_out()
@@ -85,15 +86,17 @@ class Halves(Window):
         if early < _LEAST or late < _LEAST:
             return None
         (a, b), (c, d) = middle(self._early), middle(self._late)
-        rise = c - a if a == b and c == d else total((c / 2, d / 2, -a / 2, -b / 2))
-        sigma = midpoint(*middle(self._differences)) / 0.954
-        wide = 1.4826 * self._deviation((a, b), (c, d))
-        r = min(max(1 - (sigma / wide) ** 2, 0.0), 0.95) if wide else 0.0
+        sigma, wide = midpoint(*middle(self._differences)) / 0.954, 1.4826 * self._deviation((a, b), (c, d))
+        if max(abs(a), abs(b), abs(c), abs(d), sigma, wide) > _LARGE:
+            a, b, c, d, sigma, wide = (value * _SMALLER for value in (a, b, c, d, sigma, wide))
+        rise = c / 2 - a / 2 if a == b and c == d else total((c / 4, d / 4, -a / 4, -b / 4))
+        likeness = sigma / wide if wide else 1.0
+        r = min(max(1 - likeness * likeness, 0.0), 0.95)
         error = 1.2533 * sigma * math.sqrt(1 / early + 1 / late) * math.sqrt((1 + r) / (1 - r))
-        return (rise, error, midpoint(a, b)) if math.isfinite(rise) and math.isfinite(3 * error) else None
+        return rise, error, midpoint(a, b) / 2
 
     def _deviation(self, early: tuple[float, float], late: tuple[float, float]) -> float:
-        """The median distance of the points from the median of their own half."""
+        """Half the median distance of the points from the median of their own half."""
         n = self.usable
         sequences = [*outwards(self._early, *early), *outwards(self._late, *late)]
         nearer, farther = self._selection.find(sequences, (n + 1) // 2)

@@ -55,6 +55,11 @@ class Moments(Window):
         """The root of a variance that may itself be too large or too small for a float."""
         return root(*self._spread()) if self.usable > 1 else math.nan
 
+    def cv(self) -> float:
+        """std / abs(mean), also where the std itself would be too large; NaN where the mean is 0."""
+        n, mean = self.usable, self._sum
+        return root(n * self._spread()[0], (n - 1) * mean * mean) if n > 1 and mean else math.nan
+
     def _spread(self) -> tuple[int, int]:
         n = self.usable
         return n * self._squares - self._sum * self._sum, (n * (n - 1)) << (2 * self._grid.bits)

@@ -55,8 +55,8 @@ class Spread(Ordered):
         super().clear()
         self._selection = Selection()
 
-    def deviation(self) -> float:
-        """The median distance from the median."""
+    def half_deviation(self) -> float:
+        """Half the median distance from the median; the whole may be too large for a float."""
         n = len(self._sorted)
         nearer, farther = self._selection.find(outwards(self._sorted, *middle(self._sorted)), (n + 1) // 2)
         return nearer if n % 2 else midpoint(nearer, farther)

@@ -64,13 +64,13 @@ class Preceding(Spread):
         x = self.newest
         if not self.place - self.first >= self.size or self.usable < 5 or x - x != 0.0:
             return math.nan
-        scale = 1.4826 * self.deviation()
+        scale = self.half_deviation()
         if not scale:
             return math.nan
         low, high = middle(self._sorted)
-        above = x - low if low == high else total((x / 2, x / 2, -low / 2, -high / 2))
-        score = above / scale
-        return score if score - score == 0.0 and scale - scale == 0.0 else math.nan
+        above = x / 2 - low / 2 if low == high else total((x / 4, x / 4, -low / 4, -high / 4))
+        score = above / scale / 1.4826
+        return score if score - score == 0.0 else math.nan
 
     def reason(self, step: int, time: float) -> Reason:
         if self.is_warm(step, time) and not math.isfinite(self.newest):

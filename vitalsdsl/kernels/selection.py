@@ -95,16 +95,19 @@ def _search(sequences: Sequence[Ascending], k: int) -> list[int]:
 
 
 def outwards(ordered: Sequence[float], low: float, high: float) -> tuple[Ascending, Ascending]:
-    """The distances of sorted numbers from their median, going down from it and going up.
+    """Half the distances of sorted numbers from their median, going down from it and going up.
+
+    Half, so that none is too large for a float.
 
     The median of an even number is kept as the middle two: rounded to one float, it would spoil small distances between
     large numbers. No number lies strictly between the two, so nothing cancels.
     """
+    low, high = low / 2, high / 2
     n = len(ordered)
     half = (n + 1) // 2
     if low == high:
-        return (half, lambda i: low - ordered[half - 1 - i]), (n - half, lambda i: ordered[half + i] - low)
+        return (half, lambda i: low - ordered[half - 1 - i] / 2), (n - half, lambda i: ordered[half + i] / 2 - low)
     return (
-        (half, lambda i: midpoint(low - ordered[half - 1 - i], high - ordered[half - 1 - i])),
-        (n - half, lambda i: midpoint(ordered[half + i] - low, ordered[half + i] - high)),
+        (half, lambda i: midpoint(low - ordered[half - 1 - i] / 2, high - ordered[half - 1 - i] / 2)),
+        (n - half, lambda i: midpoint(ordered[half + i] / 2 - low, ordered[half + i] / 2 - high)),
     )

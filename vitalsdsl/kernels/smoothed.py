@@ -14,7 +14,10 @@ _DIGITS = Context(prec=40)
 
 
 class Smoothed(State):
-    """v += (1 - w)(x - v), w = (1 - 2/(N+1))^Δ, Δ the steps since the last usable point."""
+    """v += (1 - w)(x - v), w = (1 - 2/(N+1))^Δ, Δ the steps since the last usable point.
+
+    Worked out as w v + (1 - w) x, so that the error of a past spike shrinks as the spike itself does.
+    """
 
     remembered = ("first", "newest", "level")
 
@@ -25,7 +28,7 @@ class Smoothed(State):
         self.level: Decimal | None = None
         self._keep = _DIGITS.divide(Decimal(extent.size) - 1, Decimal(extent.size) + 1)
         self._gap = 0
-        self._gain = Decimal(0)
+        self._weights = (Decimal(1), Decimal(0))
         self._value = math.nan
         self._is_current = True
 
@@ -38,12 +41,17 @@ class Smoothed(State):
         if self.level is None:
             self.level = x
         else:
-            gap = step - self.newest
-            if gap != self._gap:
-                self._gap, self._gain = gap, _DIGITS.subtract(1, _DIGITS.power(self._keep, gap) if gap else Decimal(1))
-            self.level = _DIGITS.fma(self._gain, _DIGITS.subtract(x, self.level), self.level)
+            old, new = self._weigh(step - self.newest)
+            self.level = _DIGITS.fma(old, self.level, _DIGITS.multiply(new, x))
         self.newest = step
         self._is_current = False
+
+    def _weigh(self, gap: int) -> tuple[Decimal, Decimal]:
+        """w and 1 - w."""
+        if gap != self._gap:
+            old = _DIGITS.power(self._keep, gap)
+            self._gap, self._weights = gap, (old, _DIGITS.subtract(1, old))
+        return self._weights
 
     def read(self, step: int, time: float) -> float:
         if self.level is None or self.first is None or step - self.first + 1 < self.size:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-
 from vitalsdsl.kernels.moments import Moments
 from vitalsdsl.ops.base import Arguments, Windowed
 from vitalsdsl.types import Kind
@@ -31,6 +29,4 @@ class Cv(Windowed):
 
     @staticmethod
     def value(window: Moments, arguments: Arguments) -> float:
-        mean = abs(window.mean())
-        share = window.std() / mean if mean else math.nan
-        return share if share < math.inf else math.nan
+        return window.cv()

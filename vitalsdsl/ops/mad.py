@@ -34,5 +34,5 @@ class Mad(Windowed):
 
     @staticmethod
     def value(window: Spread, arguments: Arguments) -> float:
-        scatter = 1.4826 * window.deviation()
+        scatter = 1.4826 * (2 * window.half_deviation())
         return scatter if scatter < math.inf else math.nan

@@ -1,0 +1,79 @@
+"""From MLflow's points to the steps of a run."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable
+from typing import NamedTuple, Protocol
+
+logger = logging.getLogger("vitalsdsl")
+
+SYSTEM = "system/"
+
+
+class LoggedPoint(NamedTuple):
+    """What MLflow stores of one logged value; the time is in milliseconds."""
+
+    key: str
+    value: float
+    step: int
+    timestamp: int
+
+
+class Takes(Protocol):
+    """Where the values of a step go: in a running process a monitor, for a recorded run a list."""
+
+    def __call__(self, values: dict[str, float], step: int, time: float) -> None: ...
+
+
+class Steps:
+    """Which step each point of one run belongs to. A step closes when a point of a later one arrives.
+
+    MLflow gives step 0 to a point that is logged without a step. Where a metric comes again at step 0 and no other step
+    was ever logged, the script logs without steps: then the n-th point of a metric counts at step n - 1, which is said
+    once. System metrics have a counter of their own, so they count at the training step that is open.
+    """
+
+    def __init__(self, run: str, take: Takes) -> None:
+        self.run = run
+        self.take = take
+        self.notes: list[str] = []
+        self._newest: int | None = None
+        self._counts: dict[str, int] = {}
+        self._stepless = False
+        self._explicit = False
+
+    def add(self, points: Iterable[LoggedPoint]) -> None:
+        """The points of one call, in their order; those of one step go on together."""
+        group: dict[str, float] = {}
+        group_step: int | None = None
+        time = 0.0
+        for point in points:
+            step = self._step(point)
+            if step is None:
+                continue
+            if group_step is not None and (step != group_step or point.key in group):
+                self.take(group, group_step, time)
+                group = {}
+            group_step = step
+            group[point.key] = point.value
+            time = point.timestamp / 1000
+        if group_step is not None and group:
+            self.take(group, group_step, time)
+
+    def _step(self, point: LoggedPoint) -> int | None:
+        if point.key.startswith(SYSTEM):
+            return self._newest
+        count = self._counts.get(point.key, 0)
+        self._counts[point.key] = count + 1
+        if point.step != 0:
+            self._explicit, self._stepless = True, False
+        elif count and not self._explicit:
+            if not self._stepless:
+                self._stepless = True
+                note = "the run logs without steps: the n-th point of a metric counts at step n - 1"
+                self.notes.append(note)
+                logger.warning("vitals: run %s: %s", self.run, note)
+        step = count if self._stepless else point.step
+        self._newest = step if self._newest is None else max(self._newest, step)
+        return step

@@ -1,0 +1,93 @@
+"""Where every metric of a process passes: the tracking store. Theirs first, then ours; nothing of ours raises."""
+
+from __future__ import annotations
+
+import functools
+import logging
+import os
+import threading
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from vitalsdsl_mlflow.rows import LoggedPoint
+
+logger = logging.getLogger("vitalsdsl")
+
+METHODS = ("log_metric", "log_batch", "log_metric_async", "log_batch_async", "update_run_info")
+_MARK = "_vitals_tap"
+
+ours = threading.local()
+"""`ours.busy` is set on a thread while a call of ours, or an outer call of theirs, is under way."""
+
+
+class Sink(Protocol):
+    """Who is told of points and of ends."""
+
+    def points(self, run_id: str, points: list[LoggedPoint], store: Any) -> None: ...
+
+    def ended(self, run_id: str, store: Any) -> None: ...
+
+
+def instrument(store: Any, sink: Sink) -> None:
+    """Wrap one store's logging methods, on the instance. A second time does nothing."""
+    if getattr(store, _MARK, None) is not None:
+        return
+    originals = {}
+    for name in METHODS:
+        original = getattr(store, name, None)
+        if original is not None:
+            originals[name] = original
+            setattr(store, name, _wrapped(original, name, store, sink))
+    setattr(store, _MARK, originals)
+
+
+def restore(store: Any) -> None:
+    """Take the wrapping off again."""
+    if getattr(store, _MARK, None) is not None:
+        for name in getattr(store, _MARK):
+            delattr(store, name)
+        delattr(store, _MARK)
+
+
+def _wrapped(original: Callable[..., Any], name: str, store: Any, sink: Sink) -> Callable[..., Any]:
+    pid = os.getpid()
+
+    @functools.wraps(original)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        if getattr(ours, "busy", False) or os.getpid() != pid:
+            return original(*args, **kwargs)
+        ours.busy = True
+        try:
+            result = original(*args, **kwargs)
+        finally:
+            ours.busy = False
+        try:
+            _tell(sink, name, store, args, kwargs)
+        except Exception:  # a health rule must never end a training run
+            logger.exception("vitals: a logged point could not be read; training goes on")
+        return result
+
+    return call
+
+
+def _tell(sink: Sink, name: str, store: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    run_id = kwargs.get("run_id", args[0] if args else None)
+    if run_id is None:
+        return
+    if name == "update_run_info":
+        status = kwargs.get("run_status", args[1] if len(args) > 1 else None)
+        if _is_terminal(status):
+            sink.ended(run_id, store)
+        return
+    if name.startswith("log_metric"):
+        given = [kwargs.get("metric", args[1] if len(args) > 1 else None)]
+    else:
+        given = kwargs.get("metrics", args[1] if len(args) > 1 else ())
+    points = [LoggedPoint(m.key, float(m.value), int(m.step or 0), int(m.timestamp or 0)) for m in given if m]
+    if points:
+        sink.points(run_id, points, store)
+
+
+def _is_terminal(status: Any) -> bool:
+    """MLflow's RunStatus numbers: 3 finished, 4 failed, 5 killed."""
+    return status in (3, 4, 5) or str(status) in ("FINISHED", "FAILED", "KILLED")

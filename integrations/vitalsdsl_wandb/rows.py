@@ -1,0 +1,113 @@
+"""What `run.log` calls come to: the rows that W&B keeps, built the way W&B builds them."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from typing import Any, Protocol
+
+from vitalsdsl.points import number
+
+logger = logging.getLogger("vitalsdsl")
+
+TRAINER_STEPS = ("train/global_step", "trainer/global_step")
+"""Keys under which trainers log their own step, W&B's counting only their calls."""
+
+_DEEPEST = 16
+
+
+class Takes(Protocol):
+    """Where a committed row goes."""
+
+    def __call__(self, values: dict[str, float], step: int) -> None: ...
+
+
+def flatten(data: Mapping[str, Any]) -> dict[str, float]:
+    """The numbers of one call under W&B's own flat names (`nest.y.z`); media, texts, booleans and lists left out.
+
+    >>> flatten({"loss": 2.5, "nest": {"y": {"z": 1}}, "ok": True, "image": {"_type": "image-file", "size": 3}})
+    {'loss': 2.5, 'nest.y.z': 1.0}
+    """
+    flat: dict[str, float] = {}
+    _flatten(data, "", flat, 0)
+    return flat
+
+
+def _flatten(data: Mapping[str, Any], prefix: str, flat: dict[str, float], depth: int) -> None:
+    for key, value in data.items():
+        if not isinstance(key, str):
+            continue
+        if isinstance(value, Mapping):
+            if "_type" not in value and depth < _DEEPEST:
+                _flatten(value, f"{prefix}{key}.", flat, depth + 1)
+            continue
+        x = number(value)
+        if x is not None:
+            flat[prefix + key] = x
+
+
+class Rows:
+    """The row that is open in one run, and the rules by which it commits.
+
+    `log(d)` commits; `commit=False` gathers; `step=n` gathers under n until a call with a later step, or one without a
+    step, which joins it and commits. A step below the current one is dropped, as W&B drops it. The step on which rules
+    are evaluated is that of `axis` (a logged key), else a trainer's own step key where there is one, else W&B's.
+    """
+
+    def __init__(self, run: str, take: Takes, axis: str | None = None) -> None:
+        self.run = run
+        self.take = take
+        self.axis = axis
+        self.dropped = 0
+        self._step = 0
+        self._open: dict[str, float] = {}
+        self._is_open = False
+        self._newest_axis: int | None = None
+        self._said: set[str] = set()
+
+    def log(self, data: Mapping[str, Any], step: int | None = None, commit: bool | None = None) -> None:
+        """One call of `run.log`, after W&B has taken it."""
+        if step is not None:
+            if step < self._step:
+                self.dropped += 1
+                self._say(f"W&B drops a row whose step ({step}) is below the current one ({self._step}); so do the rules")
+                return
+            if step > self._step:
+                self._commit()
+                self._step = step
+        self._open.update(flatten(data))
+        self._is_open = True
+        if commit if commit is not None else step is None:
+            self._commit()
+            self._step += 1
+
+    def finish(self) -> None:
+        """The run ends: what is open is committed."""
+        self._commit()
+
+    def _commit(self) -> None:
+        values, self._open = self._open, {}
+        was_open, self._is_open = self._is_open, False
+        if was_open:
+            self.take(values, self._axis_step(values))
+
+    def _axis_step(self, values: dict[str, float]) -> int:
+        if self.axis is None:
+            for key in TRAINER_STEPS:
+                if key in values:
+                    self.axis = key
+                    self._say(f"the step is taken from `{key}`")
+                    break
+        if self.axis is None:
+            return self._step
+        x = values.get(self.axis)
+        if x is not None and x == x and abs(x) < 2**63:
+            self._newest_axis = int(x)
+        elif self._newest_axis is None:
+            self._say(f"rows before the first `{self.axis}` count at step 0")
+        return self._newest_axis or 0
+
+    def _say(self, text: str) -> None:
+        if text.split("(")[0] not in self._said:
+            self._said.add(text.split("(")[0])
+            logger.warning("vitals: run %s: %s", self.run, text)

@@ -1,0 +1,93 @@
+"""The files of a policy: which may be read, and what is said of those that cannot."""
+
+from __future__ import annotations
+
+import difflib
+from pathlib import Path
+
+from vitalsdsl.diagnostic import Diagnostic, Severity
+from vitalsdsl.packs import pack, packs
+from vitalsdsl.parser import MAX_CHARACTERS, Parsed, parse
+from vitalsdsl.source import Source, Span
+from vitalsdsl.yaml import parse_yaml
+from vitalsdsl.yamltree import is_yaml_name
+
+
+def parse_any(source: Source) -> Parsed:
+    """Parse by the file's name: YAML where it says so."""
+    return parse_yaml(source) if is_yaml_name(source.name) else parse(source)
+
+
+def read_file(name: str) -> Source | Diagnostic:
+    """The text of a file that the user named, or why there is none."""
+    try:
+        data = Path(name).read_bytes()[: 4 * MAX_CHARACTERS + 4]
+    except IsADirectoryError:
+        return refused(name, "V071", f"{name} is a folder", "name a file in it")
+    except OSError as error:
+        return refused(name, "V071", f"{name} cannot be read: {(error.strerror or 'no access').lower()}", "")
+    try:
+        return Source(name, data.decode("utf-8"))
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        return refused(name, "V031", f"{name} is not UTF-8 text (line {line})", "save it as UTF-8")
+
+
+def refused(name: str, code: str, message: str, help_: str) -> Diagnostic:
+    """A finding about a file as a whole."""
+    return Diagnostic(code, Severity.ERROR, message, Source(name, "").span(0, 0), help=(help_,) if help_ else ())
+
+
+def imported(reference: str, place: Span, root: Path | None, folder: Path | None) -> tuple[str, Source] | Diagnostic:
+    """What `use "REFERENCE"` brings in: a key that is the same for the same file, and its text.
+
+    Only packs and files in the top policy's own folder `root`; `folder` is that of the using file.
+    """
+    if reference.startswith("pack:"):
+        return _pack(reference, place)
+    if ":" in reference.split("/")[0]:
+        scheme = reference.split(":")[0]
+        help_ = "pull it into a file beside this one and use that"
+        return _finding("V072", f"a rule file cannot reach `{scheme}:`", place, "packs and files only", help_)
+    if root is None or folder is None:
+        return _finding("V072", "only packs can be used from here", place, "this policy has no folder", "")
+    try:
+        path = (folder / reference).resolve()
+        inside = path.is_relative_to(root.resolve()) and not Path(reference).is_absolute()
+    except (OSError, ValueError, RuntimeError):
+        return _finding("V071", f"`{reference}` is no file name", place, "", "")
+    if not inside:
+        help_ = "move the file beside this policy, or make a pack of it"
+        return _finding("V072", "a policy uses only files of its own folder", place, "this leads out of it", help_)
+    if not path.is_file():
+        near = difflib.get_close_matches(path.name, [p.name for p in _siblings(path)], 1)
+        help_ = f"did you mean `{near[0]}`?" if near else ""
+        return _finding("V071", f"there is no file `{reference}`", place, "not found", help_)
+    source = read_file(str(path))
+    if isinstance(source, Diagnostic):
+        return _finding(source.code, source.message.replace(str(path), f"`{reference}`"), place, "", "")
+    shown = path.relative_to(root.resolve())
+    return str(path), Source(str(shown), source.text)
+
+
+def _siblings(path: Path) -> list[Path]:
+    try:
+        return [p for p in path.parent.iterdir() if p.suffix in (".vitals", ".yaml", ".yml")]
+    except OSError:
+        return []
+
+
+def _pack(reference: str, place: Span) -> tuple[str, Source] | Diagnostic:
+    name = reference.removeprefix("pack:")
+    source = pack(name)
+    if source is not None:
+        return reference, source
+    known = packs()
+    near = difflib.get_close_matches(name, known, 1)
+    listed = ", ".join(f"`{n}`" for n in known) or "none"
+    help_ = f'did you mean "pack:{near[0]}"?' if near else f"installed packs: {listed}"
+    return _finding("V070", f"no pack called `{name}` is installed", place, "unknown pack", help_)
+
+
+def _finding(code: str, message: str, place: Span, label: str, help_: str) -> Diagnostic:
+    return Diagnostic(code, Severity.ERROR, message, place, label, (help_,) if help_ else ())

@@ -1,0 +1,109 @@
+"""The ports: what an integration does for a run, each a small promise that it declares and dispatch guards.
+
+A port may raise and may hang; dispatch calls it from threads of its own, one port at a time, and tries again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any, ClassVar
+
+from vitalsdsl.rules import Level
+from vitalsdsl.verdict import Transition
+
+
+class Ability(Enum):
+    """What a port can do; it is asked for nothing else."""
+
+    TAG = "tags"
+    ALERT = "alerts"
+    NOTIFY = "channels"
+    RECORD = "transitions"
+    POLICY = "policies"
+    REQUEST = "requests"
+
+
+@dataclass(frozen=True)
+class Alert:
+    """A message for people. `id` is the same whoever sends it, so that a receiver can drop a repeat."""
+
+    id: str
+    title: str
+    text: str
+    level: Level
+    transition: Transition
+
+
+@dataclass(frozen=True)
+class Request:
+    """One request on a run's control channel.
+
+    `segment` fences it: the training side refuses what was asked before its last rollback. `id` makes it idempotent;
+    `supersedes` names the milder request of this watcher that it replaces. Times are unix seconds.
+    """
+
+    id: str
+    run: str
+    segment: int
+    seq: int
+    action: str
+    level: Level
+    rule: str
+    member: str | None
+    trip_step: int
+    onset: int | None
+    issued_at: float
+    expires_at: float
+    params: Mapping[str, Any] = field(default_factory=dict)
+    reason: str = ""
+    evidence: Mapping[str, Any] = field(default_factory=dict)
+    supersedes: str | None = None
+
+    def as_dict(self) -> dict[str, Any]:
+        """As a JSON object; the level by its word."""
+        return {**self.__dict__, "level": self.level.word, "params": dict(self.params), "evidence": dict(self.evidence)}
+
+
+class Port:
+    """What a tracker, a channel or a control directory is to dispatch. An integration overrides what it `can`.
+
+    All methods may block and raise; what they are told is whole and absolute (the tags as they should be, not how they
+    changed), so that doing it twice does no harm. A request or alert that is repeated has the same `id`.
+    """
+
+    name: str = "port"
+    can: frozenset[Ability] = frozenset()
+    channels: frozenset[str] = frozenset()
+    """The names for `notify`, from the user's own configuration."""
+
+
+
+    def tag_level(self, level: Level) -> None:
+        """The run's level is this one: `vitals:orange`, and no other tag of ours; other people's tags stay."""
+        raise NotImplementedError(self._UNSAID.format(self.name, "tag the level"))
+
+    def tag_rules(self, firing: Mapping[str, str]) -> None:
+        """The rules that fire, each with level and step: `{"grad_norm_high": "orange@8120"}`. Others are quiet."""
+        raise NotImplementedError(self._UNSAID.format(self.name, "tag rules"))
+
+    def alert(self, alert: Alert) -> None:
+        """Show a message on the run."""
+        raise NotImplementedError(self._UNSAID.format(self.name, "post alerts"))
+
+    def notify(self, channel: str, alert: Alert) -> None:
+        """Send a message to one of `channels`."""
+        raise NotImplementedError(self._UNSAID.format(self.name, "reach channels"))
+
+    def record(self, transitions: Sequence[Transition]) -> None:
+        """Append to the run's list of transitions."""
+        raise NotImplementedError(self._UNSAID.format(self.name, "record transitions"))
+
+    def record_policy(self, text: str, digest: str) -> None:
+        """Keep a self-contained copy of the policy with the run."""
+        raise NotImplementedError(self._UNSAID.format(self.name, "keep policies"))
+
+    def request(self, request: Request) -> None:
+        """Put a request on the control channel. Whether it is granted is the training side's own decision."""
+        raise NotImplementedError(self._UNSAID.format(self.name, "take requests"))
