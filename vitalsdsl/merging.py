@@ -17,7 +17,7 @@ from vitalsdsl.formatter import expression_text
 from vitalsdsl.parser import MAX_STATEMENTS, Parsed
 from vitalsdsl.reading import imported, parse_any
 from vitalsdsl.renaming import renamed, replaced
-from vitalsdsl.scope import name_rules
+from vitalsdsl.scope import name_rules, unique
 from vitalsdsl.source import Source, Span
 
 MAX_FILES = 100
@@ -93,6 +93,9 @@ class Merge:
         first: dict[str, rules.Statement] = {}
         for statement in statements:
             name = getattr(statement, "name", None) if isinstance(statement, _NAMED) else None
+            if isinstance(statement, rules.Rule) and not statement.written and name in first:
+                statement = replaced(statement, name=unique(statement.name, set(first)))
+                name = statement.name
             other = first.get(name) if name is not None else None
             if other is not None and other.span.source is not statement.span.source:
                 where = other.span

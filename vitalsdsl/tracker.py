@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Any, ClassVar
+from typing import Any
 
 from vitalsdsl.rules import Level
 from vitalsdsl.verdict import Transition
@@ -78,32 +78,34 @@ class Port:
     channels: frozenset[str] = frozenset()
     """The names for `notify`, from the user's own configuration."""
 
-
-
     def tag_level(self, level: Level) -> None:
         """The run's level is this one: `vitals:orange`, and no other tag of ours; other people's tags stay."""
-        raise NotImplementedError(self._UNSAID.format(self.name, "tag the level"))
+        raise _undone(self, "tag the level")
 
     def tag_rules(self, firing: Mapping[str, str]) -> None:
         """The rules that fire, each with level and step: `{"grad_norm_high": "orange@8120"}`. Others are quiet."""
-        raise NotImplementedError(self._UNSAID.format(self.name, "tag rules"))
+        raise _undone(self, "tag rules")
 
     def alert(self, alert: Alert) -> None:
         """Show a message on the run."""
-        raise NotImplementedError(self._UNSAID.format(self.name, "post alerts"))
+        raise _undone(self, "post alerts")
 
     def notify(self, channel: str, alert: Alert) -> None:
         """Send a message to one of `channels`."""
-        raise NotImplementedError(self._UNSAID.format(self.name, "reach channels"))
+        raise _undone(self, "reach channels")
 
     def record(self, transitions: Sequence[Transition]) -> None:
         """Append to the run's list of transitions."""
-        raise NotImplementedError(self._UNSAID.format(self.name, "record transitions"))
+        raise _undone(self, "record transitions")
 
     def record_policy(self, text: str, digest: str) -> None:
         """Keep a self-contained copy of the policy with the run."""
-        raise NotImplementedError(self._UNSAID.format(self.name, "keep policies"))
+        raise _undone(self, "keep policies")
 
     def request(self, request: Request) -> None:
         """Put a request on the control channel. Whether it is granted is the training side's own decision."""
-        raise NotImplementedError(self._UNSAID.format(self.name, "take requests"))
+        raise _undone(self, "take requests")
+
+
+def _undone(port: Port, what: str) -> NotImplementedError:
+    return NotImplementedError(f"{port.name} declares that it can {what}, but does not")

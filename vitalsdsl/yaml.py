@@ -242,7 +242,7 @@ class _Reading(RulePieces):
         )
 
     def nonfinite(self, key: Scalar, tree: Tree) -> Statement | None:
-        span, actions = key.span.to(tree.span), None
+        span, actions = tree.span, None
         if isinstance(tree, Scalar):
             if tree.text == "off":
                 return rules.Nonfinite.build(span, level=None)

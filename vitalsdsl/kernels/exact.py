@@ -7,6 +7,8 @@ from collections.abc import Callable, Sequence
 
 _BITS = 60
 """Where a grid begins: fine enough for numbers of order one."""
+_EXACT = 2.0**1000
+"""Up to here scaling by a power of two loses nothing."""
 
 
 class Grid:
@@ -20,7 +22,7 @@ class Grid:
     (True, 1)
     """
 
-    __slots__ = ("_limit", "_scale", "_widened", "bits")
+    __slots__ = ("_scale", "_widened", "bits")
 
     def __init__(self, widened: Callable[[int], None]) -> None:
         self._widened = widened
@@ -28,8 +30,7 @@ class Grid:
 
     def _set(self, bits: int) -> None:
         self.bits = bits
-        self._scale = 2.0 ** min(bits, 1000)
-        self._limit = 2.0 ** (1000 - bits) if bits < 1000 else 0.0  # below it, a scaled float does not overflow
+        self._scale = 2.0**bits if bits < 1000 else math.inf  # inf: too fine to scale a float to it
 
     def reset(self) -> None:
         """Begin coarse again: nothing has been summed yet."""
@@ -38,8 +39,8 @@ class Grid:
 
     def whole(self, value: float) -> int:
         """A finite float in units of 2^-bits."""
-        if -self._limit < value < self._limit:
-            scaled = value * self._scale
+        scaled = value * self._scale
+        if -_EXACT < scaled < _EXACT:
             whole = int(scaled)
             if whole == scaled:
                 return whole
@@ -73,6 +74,9 @@ def root(above: int, below: int) -> float:
     """
     if not above:
         return 0.0
+    square = ratio(above, below)
+    if 1e-290 < square < 1e290:
+        return math.sqrt(square)
     shift = 128 - above.bit_length() + below.bit_length()
     shift += shift & 1
     quotient = (above << shift) // below if shift >= 0 else above // (below << -shift)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from typing import Any
+from typing import Any, ClassVar
 
 from vitalsdsl.kernels.state import State
 from vitalsdsl.types import STEPS, Extent, Reason
@@ -13,7 +13,7 @@ class _Remembering(State):
     """Answers with a past evaluation; `unknown` (NaN, or None for conditions) until there is one."""
 
     takes_unknown = True
-    remembered = ("value",)
+    remembered: ClassVar[tuple[str, ...]] = ("value",)
 
     def __init__(self, unknown: float | None) -> None:
         self.unknown = unknown

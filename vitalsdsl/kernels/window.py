@@ -51,14 +51,16 @@ class Window(State):
             self.usable += 1
             self.points.append((at, value, step))
             self.add(step, value)
-        self._forget(at - self.size)
+        bound = at - self.size
+        if self.points and self.points[0][0] <= bound:
+            self._forget(bound)
 
     def advance(self, step: int, time: float) -> None:
         """Forget what the window has left behind at the close of this step."""
-        if self.unit == STEPS:
-            self._forget(step - self.size)
-        elif self.unit != SAMPLES:
-            self._forget(time - self.size)
+        if self.unit != SAMPLES:
+            bound = (step if self.unit == STEPS else time) - self.size
+            if self.points and self.points[0][0] <= bound:
+                self._forget(bound)
 
     def _forget(self, bound: float) -> None:
         points = self.points

@@ -15,6 +15,7 @@ class Abs(Elementwise):
     """
 
     name = "abs"
+    phrase = "the absolute value of {x}"
     parameters = (Parameter("x", Takes.OPERAND),)
     example = "when abs(train_loss - val_loss) > 1 for 3 samples on val_loss -> yellow"
 

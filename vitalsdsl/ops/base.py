@@ -76,6 +76,8 @@ class Function:
     parameters: ClassVar[tuple[Parameter, ...]]
     result: ClassVar[Kind] = Kind.NUMBER
     example: ClassVar[str]
+    phrase: ClassVar[str] = ""
+    """How it is read out, with the parameters' names in braces; without one the call itself is."""
     implicit_subject: ClassVar[bool] = False
     """Whether x may be left out where the other side of the comparison is one bare metric or let."""
 

@@ -10,7 +10,7 @@ _UNITS = (STEPS, SAMPLES, TIME)
 
 
 class Baseline(Stateful):
-    """The mean of the first N steps or samples of x, fixed from then on, in x's own unit.
+    """The mean of the first N steps, samples or minutes of x, fixed from then on, in x's own unit.
 
     `from: M` leaves out the first M (a warm-up). `by: median` takes the median of the stretch, which a spike in it cannot
     move. `from: EVENT` measures anew after each edge of the event, the edge's own step being the first; while there was
@@ -34,6 +34,7 @@ class Baseline(Stateful):
     """
 
     name = "baseline"
+    phrase = "the baseline of {x} (its first {N})"
     parameters = (
         X,
         Parameter("N", Takes.EXTENT, units=_UNITS),

@@ -25,6 +25,7 @@ class Ema(Stateful):
     """
 
     name = "ema"
+    phrase = "the exponential average of {x} over {N}"
     parameters = (X, Parameter("N", Takes.EXTENT, units=(STEPS,)))
     example = "when ema(loss, 100 steps) > 1.2 * lowest(ema(loss, 100 steps)) for 200 steps -> yellow"
 

@@ -27,6 +27,7 @@ class Falling(Windowed):
     """
 
     name = "falling"
+    phrase = "{x} falls over {W}"
     kernel = Halves
     minimum = 8
     result = Kind.CONDITION

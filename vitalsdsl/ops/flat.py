@@ -27,6 +27,7 @@ class Flat(Windowed):
     """
 
     name = "flat"
+    phrase = "{x} is flat over {W}"
     parameters = (X, WINDOW, Parameter("tol", Takes.NUMBER, keyword=True, required=False, default=0.02))
     kernel = Halves
     minimum = 8

@@ -23,6 +23,7 @@ class Fraction(Windowed):
     """
 
     name = "fraction"
+    phrase = "the share of evaluations within {W} at which {cond}"
     parameters = (CONDITION, WINDOW)
     kernel = Moments
     result = Kind.RATIO

@@ -25,6 +25,7 @@ class Highest(_Lowest):
     """
 
     name = "highest"
+    phrase = "the highest {x} so far"
     example = "when mean(reward, 100 steps) < 50% * highest(mean(reward, 100 steps)) for 200 steps -> orange"
 
     @classmethod

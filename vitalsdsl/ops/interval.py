@@ -24,6 +24,7 @@ class Interval(_Since):
     """
 
     name = "interval"
+    phrase = "the steps between the last two {EVENT}"
     points_at_edges = True
     example = "when interval(grad_norm > 100) < 500 steps and since(grad_norm > 100) < 500 steps -> yellow"
 

@@ -19,6 +19,7 @@ class Log(Elementwise):
     """
 
     name = "log"
+    phrase = "the logarithm of {x}"
     parameters = (Parameter("x", Takes.OPERAND),)
     example = "when log(grad_norm) > usual(log(grad_norm), 500 steps) + 2 for 5 steps -> yellow"
 

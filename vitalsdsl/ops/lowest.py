@@ -23,6 +23,7 @@ class Lowest(Stateful):
     """
 
     name = "lowest"
+    phrase = "the lowest {x} so far"
     parameters = (X,)
     example = "when mean(loss, 100 steps) > 2 * lowest(mean(loss, 100 steps)) for 300 steps -> orange"
 

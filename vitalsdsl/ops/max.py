@@ -22,6 +22,7 @@ class Max(Windowed):
     """
 
     name = "max"
+    phrase = "the greatest {x} over {W}"
     kernel = Extremes
     example = "when max(grad_norm, 100 steps) > 20 for 100 steps -> yellow"
 

@@ -23,6 +23,7 @@ class Mean(Windowed):
     """
 
     name = "mean"
+    phrase = "the mean of {x} over {W}"
     kernel = Moments
     example = "when mean(loss, 200 steps) > 4 for 50 steps -> yellow"
 

@@ -24,6 +24,7 @@ class Median(Windowed):
     """
 
     name = "median"
+    phrase = "the median of {x} over {W}"
     kernel = Ordered
     example = "when loss > 2 * median(loss, 500 steps) for 5 steps -> yellow"
 

@@ -21,6 +21,7 @@ class Min(Windowed):
     """
 
     name = "min"
+    phrase = "the least {x} over {W}"
     kernel = Extremes
     example = "when min(throughput, 100 steps) < 1000 for 100 steps -> yellow"
 

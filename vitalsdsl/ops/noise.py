@@ -31,6 +31,7 @@ class Noise(Usual):
     """
 
     name = "noise"
+    phrase = "the usual scatter of {x} ({W})"
     example = "when loss > usual(loss, 500 steps) + 6 * noise(loss, 500 steps) for 3 samples -> yellow"
 
     @classmethod

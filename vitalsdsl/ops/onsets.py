@@ -21,6 +21,7 @@ class Onsets(Stateful):
     """
 
     name = "onsets"
+    phrase = "the number of times {EVENT} began within {W}"
     parameters = (EVENT, WINDOW)
     example = "when onsets(loss > 10, 1000 steps) >= 3 -> orange"
 

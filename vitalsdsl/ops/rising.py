@@ -30,6 +30,7 @@ class Rising(Windowed):
     """
 
     name = "rising"
+    phrase = "{x} rises over {W}"
     kernel = Halves
     minimum = 8
     result = Kind.CONDITION

@@ -26,6 +26,7 @@ class Since(Stateful):
     """
 
     name = "since"
+    phrase = "the steps since {EVENT} last began"
     parameters = (EVENT,)
     example = "when loss > 5 and since(grad_norm > 100) < 50 steps for 5 steps -> orange"
 

@@ -23,6 +23,7 @@ class Slope(Windowed):
     """
 
     name = "slope"
+    phrase = "the slope of {x} over {W}"
     kernel = Line
     minimum = 2
     example = "when rising(loss, 2000 steps) and slope(loss, 2000 steps) > 1e-4 for 500 steps -> yellow"

@@ -23,6 +23,7 @@ class Std(Windowed):
     """
 
     name = "std"
+    phrase = "the standard deviation of {x} over {W}"
     kernel = Moments
     minimum = 2
     example = "when std(loss, 200 steps) > 0.5 for 100 steps -> yellow"

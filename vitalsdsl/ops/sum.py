@@ -23,6 +23,7 @@ class Sum(Windowed):
     """
 
     name = "sum"
+    phrase = "the sum of {x} over {W}"
     kernel = Moments
     example = "when sum(skipped_steps, 1000 steps) > 20 -> yellow"
 

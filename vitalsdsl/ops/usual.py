@@ -41,6 +41,7 @@ class Usual(Stateful):
     """
 
     name = "usual"
+    phrase = "what {x} usually is ({W})"
     parameters = (X, WINDOW, UNLESS)
     example = "when loss > 1.5 * usual(loss, 500 steps) for 5 steps -> yellow"
 

@@ -29,6 +29,7 @@ class Zscore(Stateful):
     """
 
     name = "zscore"
+    phrase = "the robust z-score of {x} against the {W} before"
     parameters = (X, WINDOW)
     example = "when zscore(loss, 128 steps) > 6 and zscore(grad_norm, 128 steps) > 6 -> yellow"
 

@@ -1,0 +1,94 @@
+"""vitals explain: a policy in plain English, or what its rules saw at one step of a run."""
+
+from __future__ import annotations
+
+import json
+
+import click
+
+from vitalsdsl.cli.app import fail
+from vitalsdsl.cli.output import coloured, progress
+from vitalsdsl.diagnostic import printable
+from vitalsdsl.explain import at_step, in_english
+from vitalsdsl.points import Rewind
+from vitalsdsl.policy import LoadedPolicy, load
+from vitalsdsl.rules import Rule
+from vitalsdsl.scope import Scope
+from vitalsdsl.sources import Recording, read
+from vitalsdsl.stream import Stream
+from vitalsdsl.verdict import RuleState
+
+
+@click.command("explain")
+@click.argument("policy")
+@click.argument("source", required=False)
+@click.option("--rule", "rule", metavar="R", help="Only this rule.")
+@click.option("--step", "step", type=int, metavar="N", help="At this step; without it at the end of the run.")
+@click.option("--format", "form", type=click.Choice(["text", "jsonl"]), default="text")
+def command(policy: str, source: str | None, rule: str | None, step: int | None, form: str) -> None:
+    """Read a policy out in plain English.
+
+    With a SOURCE: the value of every sub-expression at a step of that run, the reason of each unknown, the margin.
+    """
+    loaded = load(policy)
+    known = [r.name for r in loaded.policy.of(Rule)]
+    if rule is not None and rule not in known and not rule.startswith("nonfinite("):
+        fail(f"there is no rule `{rule}`; rules: {', '.join(known)}")
+    if source is None:
+        if step is not None:
+            fail("--step needs a run to look at: vitals explain POLICY SOURCE --step N")
+        _english(loaded, rule, form)
+        return
+    for recording in read(source, step_key=loaded.axis):
+        _run(loaded, recording, rule, step, form)
+
+
+def _english(loaded: LoadedPolicy, only: str | None, form: str) -> None:
+    scope = Scope.of(loaded.policy)
+    for rule in loaded.policy.of(Rule):
+        if only is not None and rule.name != only:
+            continue
+        lines = ["Disabled."] if rule.body.disabled else in_english(rule, scope)
+        if form == "jsonl":
+            click.echo(json.dumps({"type": "rule", "rule": rule.name, "title": rule.title, "says": lines}))
+            continue
+        title = f"  {rule.title}" if rule.title else ""
+        click.echo(click.style(rule.name, bold=True) + title)
+        for line in lines:
+            click.echo(f"  {line}")
+        click.echo()
+
+
+def _run(loaded: LoadedPolicy, recording: Recording, only: str | None, step: int | None, form: str) -> None:
+    stream = Stream(loaded.policy, recording.info.name, loaded.digest, True, recording.info.total_steps)
+    for event in progress(recording.events, recording.info.name):
+        if isinstance(event, Rewind):
+            stream.rewind(event.step)
+        elif step is not None and event.step > step:
+            break
+        else:
+            stream.push_row(event)
+    stream.finish()
+    if stream.closed is None:
+        fail(f"{recording.info.name} has no step at or before {step}")
+    if form == "text":
+        click.echo(click.style(f"{printable(recording.info.name)}, step {stream.closed}", bold=True))
+    for state in sorted(stream.plan.rules, key=lambda r: r.index):
+        if only is None and state.guard is not None and not state.level:
+            continue
+        if only is not None and state.name != only:
+            continue
+        _rule(stream, state, form)
+
+
+def _rule(stream: Stream, state: RuleState, form: str) -> None:
+    name = state.name if state.member is None else f"{state.name}[{state.member}]"
+    for said, seen in at_step(stream, state):
+        if form == "jsonl":
+            values = [{"depth": s.depth, "text": s.text, "value": s.value, "reason": s.reason or None} for s in seen]
+            click.echo(json.dumps({"type": "explanation", "rule": name, "step": stream.closed, "state": said, "values": values}))
+            continue
+        click.echo(f"{coloured(state.level.word)}  {click.style(printable(name), bold=True)}: {said}")
+        for each in seen:
+            why = f"  ({each.reason})" if each.reason else ""
+            click.echo(f"  {'  ' * each.depth}{printable(each.text)} = {each.value}{why}")

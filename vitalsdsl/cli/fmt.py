@@ -1,0 +1,61 @@
+"""vitals fmt: one style for all policies."""
+
+from __future__ import annotations
+
+import difflib
+import sys
+from pathlib import Path
+
+import click
+
+from vitalsdsl.cli.app import EXIT_FINDINGS, fail
+from vitalsdsl.diagnostic import Diagnostic, render
+from vitalsdsl.layout import format_policy
+from vitalsdsl.reading import parse_any, read_file
+from vitalsdsl.source import Source
+from vitalsdsl.yamltree import is_yaml_name
+from vitalsdsl.yamlwriter import to_yaml
+
+
+@click.command("fmt")
+@click.argument("files", nargs=-1, required=True, metavar="FILE…")
+@click.option("--check", "only_check", is_flag=True, help="Change nothing; exit 1 where a file would be changed.")
+@click.option("--to", "target", type=click.Choice(["dsl", "yaml"]), help="Write the other form to standard output.")
+@click.pass_context
+def command(ctx: click.Context, files: tuple[str, ...], only_check: bool, target: str | None) -> None:
+    """Format policies in place; comments are kept and the meaning is unchanged.
+
+    `-` reads standard input and writes standard output. With --to the result goes to standard output.
+    """
+    if target is not None and len(files) > 1:
+        fail("--to converts one file at a time")
+    changed = False
+    for name in files:
+        source = Source("stdin", sys.stdin.read()) if name == "-" else read_file(name)
+        if isinstance(source, Diagnostic):
+            fail(source.message)
+        formatted = _formatted(source, target)
+        if target is not None or (name == "-" and not only_check):
+            click.echo(formatted, nl=False)
+        elif formatted != source.text:
+            changed = True
+            _change(Path(name), source.text, formatted, only_check)
+    if only_check and changed:
+        ctx.exit(EXIT_FINDINGS)
+
+
+def _formatted(source: Source, target: str | None) -> str:
+    parsed = parse_any(source)
+    if not parsed.ok:
+        fail(render([d for d in parsed.diagnostics if d.is_error]))
+    as_yaml = target == "yaml" or (target is None and is_yaml_name(source.name))
+    return to_yaml(parsed.policy) if as_yaml else format_policy(parsed)
+
+
+def _change(path: Path, before: str, after: str, only_check: bool) -> None:
+    if only_check:
+        lines = difflib.unified_diff(before.splitlines(True), after.splitlines(True), str(path), str(path))
+        click.echo("".join(lines), nl=False)
+        return
+    path.write_text(after, "utf-8", newline="")
+    click.echo(f"formatted {path}", err=True)

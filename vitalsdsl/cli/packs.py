@@ -1,0 +1,37 @@
+"""vitals packs: the installed packs of rules."""
+
+from __future__ import annotations
+
+import json
+
+import click
+
+from vitalsdsl.cli.app import fail
+from vitalsdsl.packs import packs
+from vitalsdsl.policy import load
+from vitalsdsl.rules import Param, Rule
+
+
+@click.command("packs")
+@click.argument("name", required=False)
+@click.option("--format", "form", type=click.Choice(["text", "jsonl"]), default="text")
+def command(name: str | None, form: str) -> None:
+    """The installed packs; with NAME its rules and params."""
+    known = packs()
+    if name is not None and name not in known:
+        fail(f"no pack called `{name}` is installed; installed: {', '.join(known) or 'none'}")
+    for pack in known if name is None else [name]:
+        loaded = load(f"pack:{pack}")
+        rules = loaded.policy.of(Rule)
+        if form == "jsonl":
+            listed = [{"rule": rule.name, "title": rule.title} for rule in rules]
+            click.echo(json.dumps({"type": "pack", "name": pack, "digest": loaded.digest, "rules": listed}))
+            continue
+        title = loaded.policy.title or ""
+        click.echo(click.style(pack, bold=True) + f"  {title}  ({len(rules)} rules)")
+        if name is not None:
+            for rule in rules:
+                click.echo(f"  {rule.name:24} {rule.title or ''}")
+            params = loaded.policy.of(Param)
+            for param in params:
+                click.echo(f"  param {param.span.text.removeprefix('param').strip()}")

@@ -1,0 +1,300 @@
+"""A rule in plain English, and what it saw at one step of a run."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from vitalsdsl import expressions as ex
+from vitalsdsl import nodes as nd
+from vitalsdsl import rules
+from vitalsdsl.calls import aggregate_of, arguments_by_name
+from vitalsdsl.formatter import expression_text
+from vitalsdsl.ops import base
+from vitalsdsl.ops.base import Takes
+from vitalsdsl.rules import Level
+from vitalsdsl.scope import Meaning, Scope, implicit_subject
+from vitalsdsl.signals import Root
+from vitalsdsl.stream import Stream
+from vitalsdsl.types import SAMPLES, STEPS, TIME, Extent
+from vitalsdsl.verdict import Clause, RuleState
+from vitalsdsl.wording import distance
+
+_COMPARED = {">": "above", "<": "below", ">=": "at or above", "<=": "at or below", "==": "equal to", "!=": "not"}
+_ARITHMETIC = {"+": "plus", "-": "minus", "/": "divided by"}
+
+
+# -------------------------------------------------------------------- in plain English
+
+
+def in_english(rule: rules.Rule, scope: Scope) -> list[str]:
+    """What a rule does, sentence by sentence: when it fires, climbs and clears, what it needs first, and its latency."""
+    lines = []
+    for clause in rule.body.clauses:
+        lines += _clause(clause, rule, scope)
+    if rule.phases:
+        lines.insert(0, f"Looked at only in phase {' or '.join(p.path for p in rule.phases)}.")
+    if rule.each is not None:
+        lines.insert(0, f"For each member of {rule.each.family.path} by itself, called {rule.each.member} here.")
+    if rule.body.shadow:
+        lines.append("In shadow: it is evaluated and recorded, and never acts.")
+    return lines
+
+
+def _clause(clause: rules.Clause, rule: rules.Rule, scope: Scope) -> list[str]:
+    said = _Said(scope)
+    first = clause.rungs[0]
+    how_long = f" {_for(clause.for_, said)}" if clause.for_ is not None else ""
+    on = f", looked at where {clause.on.path} has a point" if clause.on is not None else ""
+    lines = [f"Fires {first.level.word} when {said.condition(clause.condition)}{how_long}{on}."]
+    for rung in clause.rungs[1:]:
+        assert rung.after is not None
+        lines.append(f"Goes {rung.level.word} where that still holds {said.length(rung.after)} after it fired.")
+    lines.append(_clears(clause, rule.body.clear, said))
+    lines += _latency(clause, scope)
+    return lines
+
+
+def _clears(clause: rules.Clause, clear: rules.Clear | None, said: _Said) -> str:
+    if clear is not None and clear.condition is not None:
+        span = f" {_for(clear.for_, said)}" if clear.for_ is not None else ""
+        return f"Goes back to green when {said.condition(clear.condition)}{span}."
+    span_node = clear.for_ if clear is not None else clause.for_
+    if span_node is None:
+        return "Goes back to green at the first evaluation at which it is false."
+    if span_node.n:
+        k, n = span_node.k, span_node.n
+        return f"Goes back to green when it is false, as at {max(k, n - k + 1)} of the last {n} evaluations."
+    return f"Goes back to green when it has been false {_for(span_node, said)}. Unknown values change nothing."
+
+
+def _for(span: ex.For, said: _Said) -> str:
+    if span.n:
+        return f"at {span.k} of the last {span.n} evaluations"
+    return "for " + " and ".join(said.length(length) for length in span.lengths)
+
+
+class _Said:
+    """Expressions as a person would read them out."""
+
+    def __init__(self, scope: Scope) -> None:
+        self.scope = scope
+
+    def length(self, node: ex.Expression) -> str:
+        if isinstance(node, ex.Name) and node.path in self.scope.params:
+            return f"{expression_text(self.scope.params[node.path].value)} ({node.path})"
+        return expression_text(node)
+
+    def condition(self, node: ex.Expression) -> str:
+        if isinstance(node, ex.Comparison):
+            return self._comparison(node)
+        if isinstance(node, (ex.And, ex.Or)):
+            word = "and" if isinstance(node, ex.And) else "or"
+            return f"{self._part(node.left, node)} {word} {self._part(node.right, node)}"
+        if isinstance(node, ex.Not):
+            return f"it is not so that {self.condition(node.operand)}"
+        if isinstance(node, ex.Is):
+            state = {"nan": "NaN", "inf": "infinite", "finite": "finite"}[node.state]
+            return f"{self.value(node.operand)} is {'not ' * node.negated}{state}"
+        if isinstance(node, ex.Missing):
+            return f"{node.target.path} has had no point for {self.length(node.length)}"
+        if isinstance(node, ex.Stalled):
+            return f"no step has closed for {self.length(node.length)}"
+        if isinstance(node, ex.Held):
+            return f"({self.condition(node.condition)} {_for(node.span_, self)})"
+        if isinstance(node, ex.AtLeast):
+            return f"at least {node.count} of these hold: " + "; ".join(map(self.condition, node.conditions))
+        if isinstance(node, ex.Then):
+            first, second, within = self._moment(node.first), self.condition(node.second), self.length(node.within)
+            if node.absent:
+                return f"{first} began and for {within} since then it was never so that {second}"
+            return f"{second}, at most {within} after {first} began"
+        if isinstance(node, ex.Name):
+            event = self.scope.meaning(node) is Meaning.EVENT
+            return f"the event {node.path} is on" if event else f"the run is in phase {node.path}"
+        return self.value(node)
+
+    def _moment(self, node: ex.Expression) -> str:
+        """What begins: an event by its name."""
+        return f"`{node.path}`" if isinstance(node, ex.Name) else f"({self.condition(node)})"
+
+    def _part(self, node: ex.Expression, outer: ex.Expression) -> str:
+        text = self.condition(node)
+        return f"({text})" if isinstance(node, (ex.And, ex.Or)) and type(node) is not type(outer) else text
+
+    def _comparison(self, node: ex.Comparison) -> str:
+        operands = [self.value(o, implicit_subject(node, o, self.scope)) for o in node.operands]
+        if len(operands) == 3 and node.operators[0] in ("<", "<=") and node.operators[1] in ("<", "<="):
+            return f"{operands[1]} is between {operands[0]} and {operands[2]}"
+        links = zip(operands, node.operators, operands[1:])
+        return " and ".join(f"{left} is {_COMPARED[symbol]} {right}" for left, symbol, right in links)
+
+    def value(self, node: ex.Expression, subject: ex.Name | None = None) -> str:
+        if isinstance(node, ex.Arithmetic):
+            left, right = self.value(node.left, subject), self.value(node.right, subject)
+            if node.operator == "*":
+                return f"{left} times {right}"
+            return f"{left} {_ARITHMETIC[node.operator]} {right}"
+        if isinstance(node, ex.Negative):
+            return f"minus {self.value(node.operand, subject)}"
+        if isinstance(node, ex.Before):
+            shift = node.shift
+            return f"{self.value(node.operand)} as it was {self.length(shift)} before"
+        if isinstance(node, ex.Call):
+            return self._call(node, subject)
+        if isinstance(node, ex.Name) and node.path in self.scope.params:
+            return f"{expression_text(self.scope.params[node.path].value)} ({node.path})"
+        return expression_text(node)
+
+    def _call(self, node: ex.Call, subject: ex.Name | None) -> str:
+        aggregate = aggregate_of(node)
+        if aggregate is not None:
+            inner = node.arguments[0].value
+            said = self.condition(inner) if aggregate.name in ("any", "all", "count") else self.value(inner)
+            return f"{aggregate.name} of the members: {said}"
+        function = base.registry().get(node.function)
+        if function is None or not function.phrase:
+            return expression_text(node)
+        given = arguments_by_name(node, function)
+        if subject is not None and len([a for a in node.arguments if a.keyword is None]) < len(function.positional()):
+            given = {"x": subject, **dict(zip([p.name for p in function.positional()[1:]], given.values()))}
+        words = {p.name: self._argument(p, given.get(p.name)) for p in function.parameters}
+        return function.phrase.format(**words)
+
+    def _argument(self, parameter: base.Parameter, node: ex.Expression | None) -> str:
+        if node is None:
+            return parameter.default_text() if parameter.default is not None else "the start"
+        if parameter.takes in (Takes.EXTENT, Takes.ORIGIN):
+            return f"{expression_text(node)} steps" if isinstance(node, ex.Number) else self.length(node)
+        if parameter.takes in (Takes.CONDITION, Takes.EVENT, Takes.FREEZING):
+            return node.path if isinstance(node, ex.Name) else self.condition(node)
+        return self.value(node)
+
+
+# -------------------------------------------------------------------- warm-up and latency
+
+
+def warm_up(node: ex.Node, scope: Scope) -> dict[str, float]:
+    """How much of a run an expression needs before it can be known, by unit: its windows, and those inside them."""
+    need: dict[str, float] = {}
+    for inner in node.children():
+        for unit, amount in warm_up(inner, scope).items():
+            need[unit] = max(need.get(unit, 0.0), amount)
+    own: Extent | None = None
+    if isinstance(node, ex.Name):
+        own_let = scope.lets.get(node.path)
+        own_event = scope.events.get(node.path)
+        if own_let is not None:
+            return warm_up(own_let.expression, scope)
+        if own_event is not None:
+            return warm_up(own_event.condition, scope)
+    elif isinstance(node, ex.Before):
+        own = _extent(node.shift, scope)
+    elif isinstance(node, ex.Call):
+        function = base.registry().get(node.function)
+        if function is not None and aggregate_of(node) is None:
+            places = [p for p in function.parameters if p.takes in (Takes.EXTENT, Takes.ORIGIN)]
+            given = arguments_by_name(node, function)
+            if function.implicit_subject and len(given) < len(function.positional()):
+                given = {function.positional()[1].name: next(iter(given.values()))} if given else {}
+            for place in places:
+                extent = _extent(given[place.name], scope) if place.name in given else None
+                if extent is not None:
+                    own = Extent(extent.size + (own.size if own is not None else 0), extent.unit)
+    if own is not None:
+        need[own.unit] = need.get(own.unit, 0.0) + own.size
+    return need
+
+
+def _extent(node: ex.Expression, scope: Scope) -> Extent | None:
+    if isinstance(node, ex.Name):
+        param = scope.params.get(node.path)
+        return _extent(param.value, scope) if param is not None else None
+    if isinstance(node, ex.Length):
+        return Extent(node.size, TIME if node.is_time else node.unit)
+    return Extent(node.value, STEPS) if isinstance(node, ex.Number) else None
+
+
+def _amounts(need: dict[str, float]) -> str:
+    units = {TIME: "s", STEPS: " steps", SAMPLES: " points"}
+    return " and ".join(f"{amount:g}{units.get(unit, ' ' + unit)}" for unit, amount in need.items() if amount)
+
+
+def _latency(clause: rules.Clause, scope: Scope) -> list[str]:
+    need = warm_up(clause.condition, scope)
+    lines = []
+    if any(need.values()):
+        lines.append(f"Needs {_amounts(need)} of the run before it can know.")
+    lasts: dict[str, float] = {}
+    for length in clause.for_.lengths if clause.for_ is not None else ():
+        extent = _extent(length, scope)
+        if extent is not None:
+            lasts[extent.unit] = extent.size
+    if clause.for_ is not None and clause.for_.n:
+        lasts = {SAMPLES: clause.for_.k}
+    if set(lasts) | set(need) <= {STEPS} and (lasts or need):
+        earliest = max(need.get(STEPS, 0.0), 1) + max(lasts.get(STEPS, 1.0) - 1, 0) - (0 if need else 1)
+        lines.append(
+            f"Earliest detection: {max(lasts.get(STEPS, 1) - 1, 0):g} steps after the trouble begins, "
+            f"and not before step {earliest:g} counted from the first point."
+        )
+    elif lasts:
+        lines.append(f"Earliest detection: once the trouble has lasted {_amounts(lasts)}.")
+    else:
+        lines.append("Earliest detection: at the first point of trouble.")
+    return lines
+
+
+# -------------------------------------------------------------------- at a step
+
+
+@dataclass(frozen=True)
+class Seen:
+    """One sub-expression at a step: its depth in the tree, text, value as text, and the reason where it is unknown."""
+
+    depth: int
+    text: str
+    value: str
+    reason: str
+
+
+def at_step(stream: Stream, rule: RuleState) -> Iterator[tuple[str, list[Seen]]]:
+    """For each clause of a rule, its state in a line and the value of every sub-expression at the newest closed step."""
+    step, time = stream.closed or 0, stream.plan.graph.clock.time
+    for clause in rule.clauses:
+        yield _state(clause, step, time), list(_tree(clause.condition, 0, set()))
+    if rule.guard is not None:
+        yield f"{rule.guard.metric.name} is watched for NaN and ±inf", list(_tree(rule.guard.metric, 0, set()))
+
+
+def _state(clause: Clause, step: int, time: float) -> str:
+    margin = distance(clause.condition)
+    said = f", margin {margin:+.2f}" if math.isfinite(margin) else ""
+    if clause.level is not Level.GREEN:
+        return f"firing {clause.level.word} since its onset at step {clause.onset}{said}"
+    progress = clause.holding.progress(step, time)
+    if clause.holding.onset is not None and progress:
+        return f"pending {progress}{said}"
+    return f"not firing{said}"
+
+
+def _tree(node: nd.Node, depth: int, above: set[nd.Node]) -> Iterator[Seen]:
+    reason = node.why().value if node.is_unknown else ""
+    yield Seen(depth, node.text, _shown(node), reason)
+    if isinstance(node, (nd.MetricNode, nd.Constant)) or node in above or depth > 40:
+        return
+    for inner in node.inputs:
+        if not isinstance(inner, nd.Constant):
+            if isinstance(inner, Root) and inner.text == node.text:
+                continue
+            yield from _tree(inner, depth + 1, above | {node})
+
+
+def _shown(node: nd.Node) -> str:
+    value = node.value
+    if node.is_unknown:
+        return "unknown"
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return f"{value:.6g}"

@@ -1,0 +1,251 @@
+"""The journal of dispatch: what was decided and done, one JSON line each, safe against crashes.
+
+A line `intent` is on disk before anything is done, a line `done` or `failed` after; `noted` is a transition on which
+nothing was done. Several processes may share one file: the one whose intent stands first acts.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import socket
+import threading
+import uuid
+from collections.abc import Iterator, Sequence
+from copy import deepcopy
+from pathlib import Path
+from typing import Any
+
+from vitalsdsl.ledger import Ledger, Record
+
+logger = logging.getLogger("vitalsdsl")
+
+MOST_UNWRITTEN = 10_000
+"""How many lines are kept in memory, to be written when a disk that was full has room again."""
+
+
+class Journal:
+    """Decisions of the past, and a file (none: memory only) to which new ones are appended.
+
+    Opening and writing never raise: a disk that is full, read-only or gone is said once, through logging, and what it
+    should hold is remembered in memory, and written when it can be.
+
+    A line that was cut off, or damaged, is passed over. What is lost with an `intent` had not been done yet; what is
+    lost with a `done` may be done once more, under the same id.
+
+    >>> journal = Journal()
+    >>> journal.append([{"type": "silence", "run": "a", "rule": "act_*", "until": None, "at": 0.0, "reason": "known"}])
+    set()
+    >>> journal.ledger("a").silences[0].reason
+    'known'
+    """
+
+    def __init__(self, path: str | os.PathLike[str] | None = None) -> None:
+        self.path = Path(path) if path is not None else None
+        self.writer = f"{socket.gethostname()}:{os.getpid()}:{uuid.uuid4().hex[:8]}"
+        self.lock = threading.RLock()
+        self.damaged_lines = 0
+        self._ledgers: dict[str, Ledger] = {}
+        self._unfinished: dict[str, tuple[Record, set[tuple[int, str]]]] = {}
+        self._writing = threading.Lock()
+        self._unwritten: list[bytes] = []
+        self._file: int | None = None
+        self._read_to = 0
+        self._torn = False
+        self._complained = False
+        if self.path is not None:
+            self._open(self.path)
+
+    def ledger(self, run: str) -> Ledger:
+        """What has been decided about a run. Hold `lock` while reading or changing it."""
+        with self.lock:
+            return self._ledgers.setdefault(run, Ledger())
+
+    def unfinished(self, run: str) -> list[tuple[Record, set[tuple[int, str]]]]:
+        """Intents that nobody has carried out to the end and no living process is at, with what is left of each:
+        the number of the deed and the name of the port."""
+        with self.lock:
+            found = [(record, set(left)) for record, left in self._unfinished.values() if record["run"] == run]
+        return [(record, left) for record, left in found if not self._is_alive(str(record.get("by", "")))]
+
+    def scratch(self) -> Journal:
+        """A copy in memory: it remembers the same, and what is added to it touches no file."""
+        copy = Journal()
+        with self.lock:
+            for run, ledger in self._ledgers.items():
+                copy._ledgers[run] = deepcopy(ledger)
+        return copy
+
+    def remember(self, record: Record) -> None:
+        """Take a record into the ledger, at once and without the file."""
+        with self.lock:
+            self._take_in(record)
+
+    def append(self, records: Sequence[Record]) -> set[str]:
+        """Write records, down to the disk; gives the ids on which another process was first.
+
+        Blocks as long as the disk does. Records are taken into the ledger, where they are not in it yet.
+        """
+        for record in records:
+            record["by"] = self.writer
+            self.remember(record)
+        if self.path is None:
+            return set()
+        lines = [_line(record) for record in records]
+        with self._writing:
+            self._write(lines)
+            return self._catch_up({r["id"] for r in records if r["type"] == "intent"}, sum(map(len, lines)))
+
+    def close(self) -> None:
+        """Give the file back; the journal goes on in memory."""
+        with self._writing:
+            if self._file is not None:
+                os.close(self._file)
+            self._file = self.path = None
+
+    # ---------------------------------------------------------------- the file
+
+    def _open(self, path: Path) -> None:
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            is_new = not path.exists()
+            self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o644)
+            data = path.read_bytes()
+            if is_new:
+                _sync_directory(path.parent)
+        except OSError as error:
+            self._complain(error)
+            data = _readable(path)
+        self._torn = bool(data) and not data.endswith(b"\n")
+        self._read_to = len(data)
+        for record in self._parsed(data):
+            self._take_in(record)
+        if self.damaged_lines:
+            logger.warning("vitals: %d damaged lines in %s were passed over", self.damaged_lines, path)
+
+    def _write(self, lines: Sequence[bytes]) -> None:
+        self._unwritten += lines
+        try:
+            if self._file is None:
+                assert self.path is not None
+                self._file = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o644)
+            while self._unwritten:
+                self._write_whole(b"".join(self._unwritten[:1000]))
+                del self._unwritten[:1000]
+            os.fsync(self._file)
+        except OSError as error:
+            self._complain(error)
+            del self._unwritten[:-MOST_UNWRITTEN]
+
+    def _write_whole(self, data: bytes) -> None:
+        assert self._file is not None
+        rest = b"\n" + data if self._torn else data
+        while rest:
+            written = os.write(self._file, rest)
+            rest = rest[written:]
+            self._torn = bool(rest)
+
+    def _catch_up(self, mine: set[str], added: int) -> set[str]:
+        """Read what others have appended meanwhile; which of my ids they had before me."""
+        lost: set[str] = set()
+        if self._file is None or self.path is None:
+            return lost
+        try:
+            if os.fstat(self._file).st_size == self._read_to + added:
+                self._read_to += added
+                return lost
+            with self.path.open("rb") as file:
+                file.seek(self._read_to)
+                data = file.read()
+        except OSError as error:
+            self._complain(error)
+            return lost
+        whole = data.rfind(b"\n") + 1
+        self._read_to += whole
+        claimed: set[str] = set()
+        for record in self._parsed(data[:whole]):
+            if record.get("by") == self.writer:
+                claimed.add(str(record.get("id")))
+                continue
+            if record.get("type") == "intent" and record.get("id") in mine and record["id"] not in claimed:
+                lost.add(record["id"])
+            with self.lock:
+                self._take_in(record)
+        return lost
+
+    def _parsed(self, data: bytes) -> Iterator[Record]:
+        for line in data.split(b"\n"):
+            if not line.strip():
+                continue
+            try:
+                record = json.loads(line)
+            except ValueError:
+                record = None
+            if isinstance(record, dict):
+                yield record
+            else:
+                self.damaged_lines += 1
+
+    def _take_in(self, record: Record) -> None:
+        try:
+            kind, run = record["type"], record["run"]
+            self._ledgers.setdefault(run, Ledger()).apply(record)
+            if kind == "intent":
+                left = {(at, port) for at, deed in enumerate(record["deeds"]) for port in deed["ports"]}
+                if left and record["id"] not in self._unfinished:
+                    self._unfinished[record["id"]] = (record, left)
+            elif kind in ("done", "failed"):
+                _, left = self._unfinished.get(record["id"], (record, set()))
+                left.discard((record["deed"], record["port"]))
+                if not left:
+                    self._unfinished.pop(record["id"], None)
+        except (KeyError, TypeError, ValueError, AttributeError):  # not a line of ours, or one that was damaged
+            self.damaged_lines += 1
+
+    def _complain(self, error: OSError) -> None:
+        if not self._complained:
+            self._complained = True
+            logger.warning(
+                "vitals: the journal %s cannot be written (%s); going on in memory: after a restart, what is decided now "
+                "may be decided again", self.path, error.strerror or error,
+            )  # fmt: skip
+
+    def _is_alive(self, writer: str) -> bool:
+        """Whether another process of this machine, still running, wrote it."""
+        host, _, rest = writer.partition(":")
+        number = rest.partition(":")[0]
+        if host != socket.gethostname() or not number.isdigit() or int(number) == os.getpid():
+            return False
+        try:
+            os.kill(int(number), 0)
+        except PermissionError:
+            return True
+        except OSError:
+            return False
+        return True
+
+
+def _line(record: Record) -> bytes:
+    return json.dumps(record, ensure_ascii=False, default=_plain).encode() + b"\n"
+
+
+def _plain(value: Any) -> Any:
+    as_dict = getattr(value, "as_dict", None)
+    return as_dict() if as_dict is not None else str(value)
+
+
+def _readable(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError:  # said already, by whoever could not open it
+        return b""
+
+
+def _sync_directory(path: Path) -> None:
+    if os.name == "posix":
+        directory = os.open(path, os.O_RDONLY)
+        try:
+            os.fsync(directory)
+        finally:
+            os.close(directory)
