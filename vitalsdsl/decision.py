@@ -5,19 +5,19 @@ A decision depends on the policy, the ledger and the ports that listen, and chan
 
 from __future__ import annotations
 
-import math
 import uuid
+from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from vitalsdsl.actions.base import Effect
 from vitalsdsl.actions.reading import Asked
-from vitalsdsl.ledger import Instant, Intervention, Ledger, Record
+from vitalsdsl.ledger import Instant, Ledger, Record
 from vitalsdsl.provisions import Provisions
 from vitalsdsl.rules import Level
 from vitalsdsl.tracker import Ability, Port
-from vitalsdsl.types import TIME, Extent
+from vitalsdsl.types import STEPS, TIME, Extent
 from vitalsdsl.verdict import Transition
 
 _REQUESTS = uuid.UUID("5b0f6d4e-9d0f-5c3b-8f5e-6a5d8f0e7c11")
@@ -96,6 +96,7 @@ class Decision:
 class Surroundings:
     """What a decision depends on beside policy and ledger. `dry`: nobody is asked, so nobody needs to listen."""
 
+    run: str
     ports: Sequence[Port]
     allow: Collection[str]
     dry: bool = False
@@ -117,21 +118,188 @@ class Decider:
         self._ledger = ledger
         self._around = surroundings
 
-    def decide(self, step: Sequence[Transition], clock: float, counters: Mapping[str, float]) -> list[Decision]:
-        """Decisions for transitions of one attempt at one closed step, in their order; the ledger takes them in.
+    def decide(
+        self, step: Sequence[Transition], clock: float, counters: Mapping[str, float]
+    ) -> list[tuple[Decision, Record | None]]:
+        """Decisions for transitions of one attempt at one closed step, in their order, each with the record by which
+        the ledger has taken it in (None for what it knew).
 
-        The levels of the whole step count for inhibition; the highest level is decided first, so that it gets the
+        The levels of the whole step count for inhibition. The highest level is decided first, so that it gets the
         step's one intervention and what is left of a budget.
         """
-        ids = [t.id for t in step]
         for t in step:
             self._ledger.place(t.attempt, t.step, t.rule, t.member, t.to, self._provisions.tags(t))
-        decisions: dict[int, Decision] = {}
+        decided: dict[int, tuple[Decision, Record | None]] = {}
         for at in sorted(range(len(step)), key=lambda at: -step[at].to):
-            t, id_ = step[at], ids[at]
+            t = step[at]
+            id_ = t.id
+            if id_ in self._ledger.seen:
+                decided[at] = Decision(t, withheld=Withheld("duplicate", "it has been dealt with already")), None
+                continue
             time = t.time if t.time == t.time or self._around.dry else clock
             now = Instant(self._ledger.lived, time, counters)
-            decision = decisions[at] = self._decide(t, id_, now, clock)
-            if id_ not in self._ledger.seen:
-                self._ledger.apply(self._record(decision, id_, now, clock))
-        return [decisions[at] for at in range(len(step))]
+            decision = self._decide(t, now, clock)
+            record = self._record(decision, id_, now, clock)
+            self._ledger.apply(record)
+            decided[at] = decision, record
+        return [decided[at] for at in range(len(step))]
+
+    def shown(self, clock: float) -> tuple[Level, dict[str, str]]:
+        """What the run's tags should be: its level, and the rules that fire, with level and step.
+
+        Left out are rules that are shadowed, silenced or inhibited, or whose actions do not name `tag`; a cooldown
+        leaves none out, since tags say how things are and disturb nobody.
+        """
+        firing: dict[str, str] = {}
+        highest = Level.GREEN
+        for rule, members in self._ledger.standing.items():
+            level = max((s.level for s in members.values() if s.shown), default=Level.GREEN)
+            if level is Level.GREEN or self._ledger.silence(rule, clock) or self._inhibited(rule):
+                continue
+            first = min(s.step for s in members.values() if s.shown and s.level == level)
+            firing[rule] = f"{level.word}@{first}"
+            highest = max(highest, level)
+        return highest, firing
+
+    # ---------------------------------------------------------------- whether it acts at all
+
+    def _decide(self, t: Transition, now: Instant, clock: float) -> Decision:
+        withheld = self._tags_only(t) or self._held_back(t, now, clock)
+        if withheld is not None:
+            return Decision(t, tuple(Deed(a, withheld) for a in self._provisions.actions(t)), withheld)
+        return Decision(t, self._deeds(t, now))
+
+    def _tags_only(self, t: Transition) -> Withheld | None:
+        if self._provisions.of(t.rule).shadow:
+            return Withheld("shadow", f"{t.rule} is shadowed: recorded, never acting")
+        if t.reason == "superseded":
+            return Withheld("superseded", f"the run went back to step {t.step}: tags only")
+        if t.to is Level.GREEN:
+            return Withheld("green", "back to green: tags only")
+        if t.to < t.from_:
+            return Withheld("milder", f"down from {t.from_.word} to {t.to.word}: tags only")
+        return None
+
+    def _held_back(self, t: Transition, now: Instant, clock: float) -> Withheld | None:
+        silence = self._ledger.silence(t.rule, clock)
+        if silence is not None:
+            return Withheld("silenced", f"{t.rule} is silenced: {silence.reason}")
+        inhibitor = self._inhibited(t.rule)
+        if inhibitor is not None:
+            level = self._ledger.highest(inhibitor).word
+            return Withheld("inhibited", f"{inhibitor} is {level} and inhibits {t.rule}")
+        return self._cooling(t, now)
+
+    def _inhibited(self, rule: str) -> str | None:
+        by = self._provisions.of(rule).inhibited_by
+        return next((name for name in by if name in self._ledger.standing), None)
+
+    def _cooling(self, t: Transition, now: Instant) -> Withheld | None:
+        cooldown = self._provisions.of(t.rule).cooldown
+        level, then = self._ledger.acted.get((t.rule, t.member), (Level.GREEN, now))
+        if cooldown is None or t.to > level:
+            return None
+        left = now.left(then, cooldown)
+        if not left > 0:  # over, or (NaN) not to be told: then an alarm is better than silence
+            return None
+        subject = t.rule if t.member is None else f"{t.rule} ({t.member})"
+        return Withheld("cooldown", f"cooldown of {subject} {_until(t.step, left, cooldown)}")
+
+    # ---------------------------------------------------------------- which actions it does
+
+    def _deeds(self, t: Transition, now: Instant) -> tuple[Deed, ...]:
+        counts: Counter[str] = Counter()
+        asked = self._provisions.actions(t)
+        deeds = [self._deed(a, now, counts) for a in asked]
+        spent = any(d.withheld is not None and d.withheld.kind == "budget" and d.asked.action.rank for d in deeds)
+        if spent and t.to >= Level.ORANGE:
+            named = {a.name for a in asked}
+            milder = [a for a in self._provisions.levels[Level.ORANGE] if a.name not in named]
+            deeds += [self._deed(a, now, counts) for a in milder]
+        return self._one_intervention(t, deeds)
+
+    def _deed(self, asked: Asked, now: Instant, counts: Counter[str]) -> Deed:
+        if asked.name not in self._around.allow:
+            return Deed(asked, Withheld("not allowed", f"`{asked.name}` is not allowed here"))
+        for budget in self._provisions.budgets:
+            if budget.action == asked.name:
+                spent = counts[asked.name] + self._ledger.spent(asked.name, now, budget.per)
+                if spent >= budget.count:
+                    return Deed(asked, Withheld("budget", f"its budget, {budget.text}, is used up"))
+        ports = self._around.listeners(asked)
+        if not ports and not self._around.dry:
+            return Deed(asked, Withheld("nobody", f"asked, but nobody listens: {_nobody(asked)}"))
+        counts[asked.name] += 1
+        return Deed(asked, None, ports)
+
+    def _one_intervention(self, t: Transition, deeds: list[Deed]) -> tuple[Deed, ...]:
+        able = [d for d in deeds if d.is_done and d.asked.action.rank]
+        taken = self._ledger.interventions.get((t.attempt, t.step))
+        if not able or (taken is None and len(able) == 1):
+            return tuple(deeds)
+        chosen = max(able, key=lambda d: d.asked.action.rank) if taken is None else None
+        action, rule = (taken.action, taken.rule) if taken is not None else (able[0].asked.name, t.rule)
+        if chosen is not None:
+            action = chosen.asked.name
+        why = Withheld("one a step", f"`{action}` of {rule} is asked for at this step, and one step asks for one at most")
+        return tuple(replace(d, withheld=why, ports=()) if d in able and d is not chosen else d for d in deeds)
+
+    # ---------------------------------------------------------------- records
+
+    def _record(self, decision: Decision, id_: str, now: Instant, clock: float) -> Record:
+        t = decision.transition
+        record: Record = {
+            "type": "intent" if decision.acts else "noted",
+            "id": id_,
+            "run": self._around.run,
+            "at": clock,
+            "attempt": t.attempt,
+            "step": t.step,
+            "rule": t.rule,
+            "member": t.member,
+            "from": t.from_.word,
+            "to": t.to.word,
+            "shown": self._provisions.tags(t),
+        }
+        if not decision.acts:
+            record["why"] = decision.text
+            return record
+        deeds = [d for d in decision.done if d.asked.action.effect is not Effect.TAG]
+        intervention = decision.intervention
+        record["time"] = None if now.time != now.time else now.time
+        record["counters"] = dict(now.counters)
+        record["acts"] = True
+        record["text"] = decision.text
+        record["deeds"] = [
+            {"action": d.asked.name, "arguments": d.asked.arguments, "text": d.asked.text, "ports": list(d.ports)}
+            for d in deeds
+        ]
+        record["requests"] = self._ledger.requests + sum(d.asked.action.effect is Effect.REQUEST for d in deeds)
+        record["intervention"] = None
+        if intervention is not None:
+            record["intervention"] = [request_id(id_, intervention.asked), intervention.asked.name]
+            milder = self._ledger.last_intervention(t.attempt)
+            record["supersedes"] = milder.request if milder is not None and milder.level < t.to else None
+        record["transition"] = t.as_dict() | {"time": record["time"]}
+        return record
+
+
+def request_id(transition: str, asked: Asked) -> str:
+    """The id of a request: the same whoever makes it, so that the training side does it once."""
+    return str(uuid.uuid5(_REQUESTS, f"{transition} {asked.text}"))
+
+
+def _until(step: int, left: float, extent: Extent) -> str:
+    if extent.unit == STEPS:
+        return f"until step {step + left:.0f}"
+    if extent.unit != TIME:
+        return f"for another {left:g} {extent.unit}"
+    for unit, seconds in (("d", 86400.0), ("h", 3600.0), ("min", 60.0)):
+        if left >= seconds:
+            return f"for another {left / seconds:.3g} {unit}"
+    return f"for another {left:.3g} s"
+
+
+def _nobody(asked: Asked) -> str:
+    effect = asked.action.effect
+    return f"no channel `{asked.arguments['channel']}` is configured" if effect is Effect.NOTIFY else _NOBODY[effect]

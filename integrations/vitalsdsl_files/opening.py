@@ -33,7 +33,7 @@ class Log:
 
 
 class Joined(io.RawIOBase):
-    """The bytes already read from a stream, then the rest of it as it comes. A compressed stream that breaks off ends."""
+    """The bytes already read from a stream, then the rest as it comes. Compressed data that breaks off is its end."""
 
     def __init__(self, head: bytes, rest: Any, broken: Callable[[], None], owned: tuple[Any, ...] = ()) -> None:
         self._head = memoryview(head)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import io
 import os
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
+from contextlib import closing
 from dataclasses import dataclass, replace
 from itertools import chain, islice
 from pathlib import Path
@@ -76,7 +77,7 @@ def read(
         if place.is_dir():
             return _read_folder(place, wish)
         if place.exists() and not place.is_file():
-            return _read_pipe(place.open("rb"), place.name, wish)
+            return _read_pipe(place.open("rb"), place.name, wish, ours=True)
     except OSError as problem:
         raise unreadable(place.name, problem) from problem
     return _read_log(_log(place), wish)
@@ -131,16 +132,17 @@ def _runs(found: Format, log: Log, wish: _Wish, notes: Iterable[str]) -> list[Re
     track = Track()
     held: list[Row | Rewind] | None = []
     room = HELD
-    for event in _events(found, log, reading):
-        track.add(event)
-        if held is None:
-            continue
-        held.append(event)
-        room -= 1 if isinstance(event, Rewind) else 1 + len(event.values)
-        if room < 0:
-            held = None
-            if wish.mode(reading) == "ignore":
-                return [_as_it_comes(reading, lambda again: _events(found, log, again))]
+    with closing(_events(found, log, reading)) as events:
+        for event in events:
+            track.add(event)
+            if held is None:
+                continue
+            held.append(event)
+            room -= 1 if isinstance(event, Rewind) else 1 + len(event.values)
+            if room < 0:
+                held = None
+                if wish.mode(reading) == "ignore":
+                    return [_as_it_comes(reading, lambda again: _events(found, log, again))]
     if not track.rows:
         raise SourceError(f"`{log.name}` has no rows")
     parts = parts_of(track, wish.mode(reading))
@@ -168,7 +170,7 @@ def _within(part: Part, events: Iterator[Row | Rewind]) -> Iterator[Row | Rewind
             yield event
 
 
-def _events(found: Format, log: Log, reading: Reading) -> Iterator[Row | Rewind]:
+def _events(found: Format, log: Log, reading: Reading) -> Generator[Row | Rewind, None, None]:
     try:
         with text_of(log.open(), log.name, reading.notes.append) as text:
             yield from found.read(text, reading)
@@ -191,8 +193,8 @@ def _as_it_comes(reading: Reading, events: Callable[[Reading], Iterator[Row | Re
     return Recording(RunInfo(reading.name, reading.total_steps, notes=said), _Anew(begin), late)
 
 
-def _read_pipe(stream: Any, name: str, wish: _Wish) -> list[Recording]:
-    """A log that can be read but once: row by row where its format allows, else whole."""
+def _read_pipe(stream: Any, name: str, wish: _Wish, ours: bool = False) -> list[Recording]:
+    """A log that can be read but once: row by row where its format allows, else whole. `ours`: closed at its end."""
     binary = getattr(stream, "buffer", stream)
     if isinstance(binary, io.TextIOBase):
         binary = io.BytesIO(binary.read().encode("utf-8", "replace"))
@@ -202,8 +204,11 @@ def _read_pipe(stream: Any, name: str, wish: _Wish) -> list[Recording]:
         start += part
         found = _live_format(start) if b"\n" in part and wish.on_decrease in ("auto", "ignore") else None
         if found is not None:
-            return [_piped(found, Joined(start, binary, lambda: None), Reading(name, wish.step_key, live=True))]
+            pipe = Joined(start, binary, lambda: None, (binary,) if ours else ())
+            return [_piped(found, pipe, Reading(name, wish.step_key, live=True), stream)]
     data = start + binary.read()
+    if ours:
+        binary.close()
     return _read_log(Log(name, lambda: io.BytesIO(data)), wish)
 
 
@@ -216,7 +221,7 @@ def _live_format(start: bytes) -> Format | None:
     return first if first is not None and first.live else None
 
 
-def _piped(found: Format, pipe: Joined, reading: Reading) -> Recording:
+def _piped(found: Format, pipe: Joined, reading: Reading, stream: Any) -> Recording:
     reading.notes.extend(known()[1])
     text = io.TextIOWrapper(io.BufferedReader(pipe), encoding=_PLAIN, errors="replace")
     events = found.read(text, reading)
@@ -225,13 +230,14 @@ def _piped(found: Format, pipe: Joined, reading: Reading) -> Recording:
         raise SourceError(f"`{reading.name}` has no rows")
     if reading.infers:
         reading.notes.append("it is read as it comes: where the step goes back, rows are passed on as they are")
-    waiting = [chain([first], events)]
+    waiting = [(chain([first], events), stream)]  # the caller's stream is held: let go of, it would close itself
 
     def once(again: Reading) -> Iterator[Row | Rewind]:
         if not waiting:
             raise SourceError(f"`{reading.name}` can be read only once")
+        coming, _held = waiting.pop()
         try:
-            yield from waiting.pop()
+            yield from coming
         finally:
             again.notes = reading.notes
 

@@ -31,12 +31,14 @@ SAMPLE = 200
 _LARGEST = 2**53
 
 
-def flat(row: Mapping[str, object]) -> dict[str, object]:
+def flat(row: dict[str, object]) -> dict[str, object]:
     """Nested objects as one: their keys joined by `.`.
 
     >>> flat({"step": 1, "train": {"loss": 2.0, "optim": {"lr": 0.1}}})
     {'step': 1, 'train.loss': 2.0, 'train.optim.lr': 0.1}
     """
+    if dict not in map(type, row.values()):
+        return row
     found: dict[str, object] = {}
     waiting = [("", iter(row.items()))]
     while waiting:
@@ -81,7 +83,7 @@ def row_of(values: Mapping[str, object], key: str) -> Row | None:
     for name, value in values.items():
         if name[:1] == "_" or name == "timestamp" or (name == key and name != "epoch"):
             continue
-        found = number(value)
+        found = value if value.__class__ is float else number(value)
         if found is not None:
             numbers[name] = found
     return Row(step, numbers, _time(values))

@@ -83,7 +83,7 @@ def parts_of(track: Track, mode: str) -> list[Part]:
 def _tell(part: Part, backs: list[tuple[int, int]], mode: str) -> None:
     if not backs:
         return
-    times = "" if len(backs) == 1 else f" and {len(backs) - 1} more times"
+    times = {1: "", 2: " and once more"}.get(len(backs), f" and {len(backs) - 1} times more")
     what = "its rows are passed on as they are" if mode == "ignore" else "read as a resume, which replaces those steps"
     part.notes.append(f"the step goes back from {backs[0][0]} to {backs[0][1]}{times}: {what}")
 
@@ -93,7 +93,7 @@ def _returns(track: Track, dropped: frozenset[int], mode: str) -> Iterator[tuple
     first: int | None = None
     newest = 0
     latest: dict[int, int] = {}
-    for at, (step, kind) in enumerate(zip(track.steps, track.kinds)):
+    for at, (step, kind) in enumerate(zip(track.steps, track.kinds, strict=True)):
         if at in dropped:
             continue
         if kind == _REWIND:
@@ -131,7 +131,7 @@ def _written_twice(track: Track) -> frozenset[int]:
     if track.rows < len(track.steps):
         return frozenset()
     seen: dict[tuple[int, int], list[int]] = {}
-    for at, key in enumerate(zip(track.steps, track.kinds)):
+    for at, key in enumerate(zip(track.steps, track.kinds, strict=True)):
         seen.setdefault(key, []).append(at)
     pairs = [places for places in seen.values() if len(places) == 2]
     more = sum(len(places) > 2 for places in seen.values())

@@ -40,8 +40,8 @@ class Table(Format):
             rows.pop()
         if not rows:
             return any(name.lower() in STEP_KEYS for name in names)
-        fitting = sum(len(cells) == len(names) and _has_number(cells) for cells in rows)
-        return fitting * 2 >= len(rows)
+        data = [cells for cells in rows if not _are_names(cells, names)]
+        return sum(len(cells) == len(names) and _has_number(cells) for cells in data) * 2 >= max(len(data), 1)
 
     def read(self, stream: TextIO, reading: Reading) -> Iterator[Row | Rewind]:
         return stepped(_rows(stream, reading), reading)
@@ -69,7 +69,7 @@ def _rows(stream: TextIO, reading: Reading) -> Iterator[dict[str, object]]:
             names = cells
         else:
             tally.good()
-            yield {name: cell for name, cell in zip(names, cells) if cell and name}
+            yield {name: cell for name, cell in zip(names, cells, strict=True) if cell and name}
     tally.finish()
 
 

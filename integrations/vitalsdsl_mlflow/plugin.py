@@ -1,0 +1,32 @@
+"""Loaded by MLflow inside its own import. Does nothing unless VITALS_POLICY names a policy.
+
+Nothing may be raised from here, or `import mlflow` would fail.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+from typing import Any
+
+_SERVER = "_MLFLOW_SERVER_FILE_STORE"
+"""MLflow sets this in the workers of `mlflow server`: points are seen in the training process, not there."""
+
+
+def _attach() -> None:
+    name = os.environ.get("VITALS_POLICY")
+    if not name or _SERVER in os.environ:
+        return
+    try:
+        importlib.import_module("vitalsdsl_mlflow.attach").arm(name)
+    except Exception as error:  # the script must run whatever happens to us
+        print(f"vitals: no policy is attached: {error}", file=sys.stderr)
+
+
+_attach()
+
+
+def no_store(store_uri: Any = None, artifact_uri: Any = None) -> Any:
+    """MLflow asks an entry point for a store; `vitals` is no scheme of its own."""
+    raise ValueError("`vitals` is no tracking URI: set MLFLOW_TRACKING_URI as usual, and VITALS_POLICY to the policy")

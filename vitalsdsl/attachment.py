@@ -1,0 +1,93 @@
+"""A policy over all runs that a process logs: what every tracker's `attach` stands on."""
+
+from __future__ import annotations
+
+import atexit
+import logging
+import os
+import re
+import threading
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from vitalsdsl.dispatch import Dispatcher
+from vitalsdsl.journal import Journal
+from vitalsdsl.points import RunInfo
+from vitalsdsl.policy import LoadedPolicy, load
+from vitalsdsl.session import Monitor
+from vitalsdsl.tracker import Port
+
+logger = logging.getLogger("vitalsdsl")
+
+HOME_VARIABLE = "VITALS_HOME"
+"""Where journals are kept; `.vitals` in the working directory by default."""
+
+
+class Attachment:
+    """One policy and the runs of this process that it watches.
+
+    Each run has a monitor and a dispatcher of its own; nothing is shared between runs. A forked child watches nothing:
+    its copy of the state is of no use.
+    """
+
+    def __init__(self, policy: LoadedPolicy, home: str | os.PathLike[str] | None = None) -> None:
+        self.policy = policy
+        self.home = Path(home or os.environ.get(HOME_VARIABLE) or ".vitals")
+        self._monitors: dict[str, Monitor] = {}
+        self._ended: set[str] = set()
+        self._lock = threading.RLock()
+        self._pid = os.getpid()
+        atexit.register(self.end_all)
+        for finding in policy.diagnostics:
+            logger.info("%s", finding.render())
+
+    def monitor(self, run: str, port: Callable[[], Port] | None = None) -> Monitor | None:
+        """The monitor of a run, made when it is first asked for with a port; None in a forked child, or once it ended."""
+        if os.getpid() != self._pid:
+            return None
+        with self._lock:
+            if run not in self._monitors and port is not None and run not in self._ended:
+                self._monitors[run] = self._start(run, port())
+            return self._monitors.get(run)
+
+    def _start(self, run: str, port: Port) -> Monitor:
+        folder = self.home / re.sub(r"[^\w.-]", "_", run)
+        dispatcher = Dispatcher(
+            self.policy.policy,
+            [port],
+            Journal(folder / "journal.jsonl"),
+            RunInfo(run),
+            text=self.policy.text,
+            digest=self.policy.digest,
+        )
+        return Monitor(self.policy, run, acts=dispatcher)
+
+    def end(self, run: str, timeout: float = 10.0) -> None:
+        """A run is over: close its open step and let what is queued finish, within the timeout."""
+        if os.getpid() != self._pid:
+            return
+        with self._lock:
+            monitor = self._monitors.pop(run, None)
+            self._ended.add(run)
+        if monitor is not None:
+            monitor.finish(timeout)
+
+    def resume(self, run: str) -> None:
+        """A run that had ended goes on."""
+        with self._lock:
+            self._ended.discard(run)
+
+    def end_all(self) -> None:
+        """All runs are over, as at the end of the process."""
+        for run in list(self._monitors):
+            self.end(run)
+        atexit.unregister(self.end_all)
+
+
+def as_policy(
+    policy: str | os.PathLike[str] | LoadedPolicy,
+    settings: Mapping[str, object] | None = None,
+    profile: str | None = None,
+) -> LoadedPolicy:
+    """A policy that was loaded, or is loaded now. Raises PolicyError."""
+    return policy if isinstance(policy, LoadedPolicy) else load(policy, settings=settings, profile=profile)

@@ -1,0 +1,230 @@
+"""Carry out what was decided, away from the training loop: first the journal's line, then each port in its own thread.
+
+A port that raises is asked again, with growing pauses, a bounded number of times; one that hangs keeps only itself
+waiting. Each kind of failure is logged once.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import random
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from vitalsdsl.journal import Journal
+from vitalsdsl.ledger import Record
+from vitalsdsl.tracker import Port
+
+logger = logging.getLogger("vitalsdsl")
+
+MOST_WAITING = 1000
+"""Jobs that may wait for one port; with a port that hangs, more are given up."""
+
+
+@dataclass(frozen=True)
+class Retry:
+    """How often, and for how long, a port that raises is asked again. Seconds; a pause is shortened at random, by up to
+    half, so that a fleet of watchers does not knock in step."""
+
+    attempts: int = 6
+    first: float = 0.5
+    most: float = 30.0
+    total: float = 120.0
+
+    def pause(self, failures: int) -> float:
+        return min(self.most, self.first * 2.0 ** (failures - 1)) * random.uniform(0.5, 1.0)
+
+
+@dataclass(frozen=True)
+class Job:
+    """One call of one port. `intent` and `deed` say which line of the journal it carries out (none: tags and copies,
+    which the next ones make good). Of jobs with one `newest` key only the last is still worth doing."""
+
+    port: Port
+    what: str
+    act: Callable[[], None]
+    intent: str = ""
+    run: str = ""
+    deed: int = -1
+    expires: float = float("inf")
+    newest: str = ""
+
+
+class Delivery:
+    """The queue, the threads behind it, and the end of it."""
+
+    def __init__(self, journal: Journal, retry: Retry, clock: Callable[[], float], start: bool = True) -> None:
+        self._journal = journal
+        self._retry = retry
+        self._clock = clock
+        self._pid = os.getpid()
+        self._queue: deque[tuple[list[Record], list[Job]]] = deque()
+        self._changed = threading.Condition()
+        self._pending = 0
+        self._over = threading.Event()
+        self._lanes: dict[str, _Lane] = {}
+        self._said: set[tuple[str, str, str]] = set()
+        self._threaded = start
+        if start:
+            threading.Thread(target=self._work, name="vitals-dispatch", daemon=True).start()
+
+    def submit(self, records: list[Record], jobs: list[Job]) -> None:
+        """Queue records to be written, and after them jobs to be done. Returns at once."""
+        with self._changed:
+            if self._over.is_set():
+                return
+            self._queue.append((records, jobs))
+            self._pending += 1
+            self._changed.notify_all()
+
+    def flush(self, timeout: float) -> bool:
+        """Wait until all is done; False where the time was too short."""
+        if not self._threaded:
+            self._drain()
+            return True
+        with self._changed:
+            return self._changed.wait_for(lambda: self._pending == 0, timeout)
+
+    def close(self, timeout: float) -> bool:
+        """Finish what can be finished in time, and stop. What is left undone stays open in the journal."""
+        if self._over.is_set():
+            return True
+        done = self.flush(timeout)
+        with self._changed:
+            self._over.set()
+            left = self._pending
+            self._changed.notify_all()
+        if not done:
+            waiting = ", ".join(sorted(name for name, lane in self._lanes.items() if lane.is_busy)) or "the journal"
+            logger.warning("vitals: the run is over and %d things are not done (waiting for %s)", left, waiting)
+        return done
+
+    # ---------------------------------------------------------------- the threads
+
+    def _work(self) -> None:
+        while True:
+            with self._changed:
+                self._changed.wait_for(lambda: self._queue or self._over.is_set())
+                if not self._queue:
+                    return
+                batches = list(self._queue)
+                self._queue.clear()
+            self._carry_out(batches)
+            self._settle(len(batches))
+
+    def _drain(self) -> None:
+        while self._queue:
+            batches = list(self._queue)
+            self._queue.clear()
+            self._carry_out(batches)
+            self._settle(len(batches))
+
+    def _carry_out(self, batches: Sequence[tuple[list[Record], list[Job]]]) -> None:
+        try:
+            records = [record for written, _ in batches for record in written]
+            taken = self._journal.append(records) if records else set()
+            for _, jobs in batches:
+                for job in jobs:
+                    if job.intent not in taken:
+                        self._give(job)
+        except Exception:  # nothing here may end the thread: later decisions still want to be carried out
+            logger.exception("vitals: carrying out decisions failed")
+
+    def _settle(self, count: int) -> None:
+        with self._changed:
+            self._pending -= count
+            self._changed.notify_all()
+
+    def _give(self, job: Job) -> None:
+        if not self._threaded:
+            self._finished(job, self.attempt(job))
+            return
+        lane = self._lanes.get(job.port.name)
+        if lane is None:
+            lane = self._lanes[job.port.name] = _Lane(self, job.port.name)
+        with self._changed:
+            self._pending += 1
+        if not lane.add(job):
+            self._say(job, "Full", f"{MOST_WAITING} things wait for it")
+            self._finished(job, "too many things wait for this port")
+            self._settle(1)
+
+    def run(self, job: Job) -> None:
+        """Do a job to its end, and settle it."""
+        try:
+            self._finished(job, self.attempt(job))
+        finally:
+            self._settle(1)
+
+    def attempt(self, job: Job) -> str | None:
+        """Ask the port, again and again where it raises. None: done; else why not; empty: given up at the end."""
+        began, failures = time.monotonic(), 0
+        while True:
+            if self._clock() > job.expires:
+                return "it had expired"
+            try:
+                job.act()
+                return None
+            except BaseException as error:  # a port's SystemExit must not end its thread either
+                failures += 1
+                why = f"{type(error).__name__}: {error}"
+                self._say(job, type(error).__name__, str(error))
+            pause = self._retry.pause(failures)
+            if failures >= self._retry.attempts or time.monotonic() - began + pause > self._retry.total:
+                return why
+            if self._over.wait(pause):
+                return ""
+
+    def _finished(self, job: Job, why: str | None) -> None:
+        if job.deed < 0 or why == "":
+            return
+        record: Record = {"type": "done" if why is None else "failed", "id": job.intent, "run": job.run,
+                          "deed": job.deed, "port": job.port.name, "at": self._clock()}  # fmt: skip
+        if why is not None:
+            record["why"] = why
+        self.submit([record], [])
+
+    def _say(self, job: Job, kind: str, text: str) -> None:
+        key = (job.port.name, job.what, kind)
+        if key not in self._said:
+            self._said.add(key)
+            logger.warning("vitals: %s: cannot %s (%s); trying again, said once", job.port.name, job.what, text or kind)
+
+
+class _Lane:
+    """The thread of one port, and what waits for it."""
+
+    def __init__(self, delivery: Delivery, name: str) -> None:
+        self._delivery = delivery
+        self._jobs: deque[Job] = deque()
+        self._changed = threading.Condition()
+        self._newest: dict[str, Job] = {}
+        self.is_busy = False
+        threading.Thread(target=self._work, name=f"vitals-{name}", daemon=True).start()
+
+    def add(self, job: Job) -> bool:
+        with self._changed:
+            if len(self._jobs) >= MOST_WAITING:
+                return False
+            if job.newest:
+                self._newest[job.newest] = job
+            self._jobs.append(job)
+            self.is_busy = True
+            self._changed.notify()
+            return True
+
+    def _work(self) -> None:
+        while True:
+            with self._changed:
+                self.is_busy = bool(self._jobs)
+                self._changed.wait_for(lambda: self._jobs)
+                job = self._jobs.popleft()
+                outdated = bool(job.newest) and self._newest.get(job.newest) is not job
+            if outdated:
+                self._delivery._settle(1)
+            else:
+                self._delivery.run(job)

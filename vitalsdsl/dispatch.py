@@ -1,0 +1,263 @@
+"""Dispatch: what is done about transitions. Verdicts say what is true; this says who is told, and what is asked for."""
+
+from __future__ import annotations
+
+import atexit
+import logging
+import os
+import time
+import weakref
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from functools import partial
+from itertools import groupby
+
+from vitalsdsl import messages, rules
+from vitalsdsl.actions.base import Effect, registry
+from vitalsdsl.decision import Decider, Decision, Surroundings
+from vitalsdsl.delivery import Delivery, Job, Retry
+from vitalsdsl.errors import PolicyError, UsageError
+from vitalsdsl.journal import Journal
+from vitalsdsl.ledger import Record
+from vitalsdsl.points import RunInfo
+from vitalsdsl.provisions import Provisions
+from vitalsdsl.rules import Level
+from vitalsdsl.tracker import Ability, Port
+from vitalsdsl.types import EPOCHS, TOKENS
+from vitalsdsl.verdict import Transition
+
+logger = logging.getLogger("vitalsdsl")
+
+REQUEST_LIFETIME = 600.0
+"""Seconds after which the training side refuses a request that nobody has taken."""
+
+_AT_EXIT = 5.0
+
+
+class Dispatcher:
+    """What becomes of one run's transitions, by a policy, through the ports of its trackers.
+
+    `take` decides, and returns at once: it waits for no disk and no network and never raises. Threads of its own write
+    the journal and ask the ports. A forked child of the process decides and does nothing.
+
+    `allow` names the actions that may be done at all (by default every one: pause, rollback and their like are only
+    requests, granted or refused by the training side). With `dry_run` all is decided and nothing done or written.
+    `counters` gives the run's `epoch` and `tokens`, for cooldowns and limits measured in those. Raises PolicyError where
+    the policy's actions make no sense, UsageError for an unknown name in `allow`.
+
+    A crash of the process loses at most decisions that were not yet on disk (milliseconds old); nothing had been done
+    about those. Intents on disk that were not carried out are carried out at the next start, under the same id, unless
+    they have expired.
+
+    >>> import vitalsdsl as vitals
+    >>> from vitalsdsl.memory import Memory
+    >>> policy = vitals.load("spikes", text="when loss > 3 -> orange")
+    >>> port = Memory()
+    >>> dispatcher = Dispatcher(policy.policy, [port], Journal(), RunInfo("run"), start_worker=False)
+    >>> for decision in dispatcher.take(vitals.replay(policy, {"step": [1, 2], "loss": [1.0, 5.0]})):
+    ...     print(decision.text)
+    alert, tag, pause
+    >>> dispatcher.close(1.0)
+    True
+    >>> port.level.word, port.requests[0].action, port.firing
+    ('orange', 'pause', {'loss_orange': 'orange@2'})
+    """
+
+    def __init__(
+        self,
+        policy: rules.Policy,
+        ports: Sequence[Port],
+        journal: Journal,
+        run: RunInfo,
+        *,
+        allow: Collection[str] | None = None,
+        dry_run: bool = False,
+        clock: Callable[[], float] = time.time,
+        counters: Callable[[], Mapping[str, float]] | None = None,
+        retry: Retry | None = None,
+        request_lifetime: float = REQUEST_LIFETIME,
+        start_worker: bool = True,
+    ) -> None:
+        provisions = Provisions(policy)
+        if any(d.is_error for d in provisions.diagnostics):
+            raise PolicyError(provisions.diagnostics)
+        self._provisions = provisions
+        self._ports = () if dry_run else _named_apart(ports)
+        self._journal = journal.scratch() if dry_run else journal
+        self._run = run
+        self._clock = clock
+        self._counters = counters
+        self._lifetime = request_lifetime
+        self._pid = os.getpid()
+        self._failed = False
+        surroundings = Surroundings(run.name, self._ports, _allowed(allow), dry_run)
+        self._decider = Decider(provisions, self._journal.ledger(run.name), surroundings)
+        self._delivery = Delivery(self._journal, retry or Retry(), clock, start_worker and not dry_run)
+        self._at_exit = partial(_close, weakref.ref(self))
+        atexit.register(self._at_exit)
+        if counters is None:
+            self._warn_of_units()
+        if not dry_run:
+            self._resume()
+
+    def take(self, transitions: Sequence[Transition]) -> list[Decision]:
+        """Decide what to do about transitions, in their order; it is done elsewhere, and later."""
+        if os.getpid() != self._pid:
+            return []
+        try:
+            with self._journal.lock:
+                return self._take(transitions)
+        except Exception:  # a health rule must never end a training run
+            if not self._failed:
+                self._failed = True
+                logger.exception("vitals: deciding about transitions failed; training goes on")
+            return []
+
+    def silence(self, rule: str, reason: str, until: float | None = None) -> None:
+        """Hear nothing of a rule, or of all that a pattern (`act_*`) matches, until a unix time (None: for good).
+
+        A time that has passed ends the silence. Silences outlast restarts.
+        """
+        if os.getpid() != self._pid:
+            return
+        record: Record = {"type": "silence", "run": self._run.name, "rule": rule, "until": until, "reason": reason}
+        record["at"] = self._clock()
+        with self._journal.lock:
+            self._journal.remember(record)
+            self._submit([record], self._tag_jobs())
+
+    def record_policy(self, text: str, digest: str) -> None:
+        """Keep a copy of the policy with the run."""
+        if os.getpid() == self._pid:
+            jobs = [
+                Job(port, "keep the policy", partial(port.record_policy, text, digest))
+                for port in self._able(Ability.POLICY)
+            ]
+            self._submit([], jobs)
+
+    def flush(self, timeout: float = 10.0) -> bool:
+        """Wait until all that was decided is done; False where the time was too short."""
+        return os.getpid() != self._pid or self._delivery.flush(timeout)
+
+    def close(self, timeout: float = 10.0) -> bool:
+        """The end of the run: finish what can be finished in time. What cannot stays in the journal for the next start."""
+        if os.getpid() != self._pid:
+            return True
+        atexit.unregister(self._at_exit)
+        return self._delivery.close(timeout)
+
+    # ---------------------------------------------------------------- from decisions to jobs
+
+    def _take(self, transitions: Sequence[Transition]) -> list[Decision]:
+        clock = self._clock()
+        counters = self._counters() if self._counters is not None and transitions else {}
+        decisions: list[Decision] = []
+        records: list[Record] = []
+        jobs: list[Job] = []
+        fresh: list[Transition] = []
+        for _, step in groupby(transitions, key=lambda t: (t.attempt, t.step)):
+            for decision, record in self._decider.decide(list(step), clock, counters):
+                decisions.append(decision)
+                if record is not None:
+                    records.append(record)
+                    fresh.append(decision.transition)
+                    jobs += self._jobs(record, decision.transition)
+        if fresh:
+            jobs += [
+                Job(port, "record transitions", partial(port.record, tuple(fresh)))
+                for port in self._able(Ability.RECORD)
+            ]
+            self._submit(records, jobs + self._tag_jobs())
+        return decisions
+
+    def _submit(self, records: list[Record], jobs: list[Job]) -> None:
+        if records or jobs:
+            self._delivery.submit(records, jobs)
+
+    def _able(self, ability: Ability) -> Iterable[Port]:
+        return (port for port in self._ports if ability in port.can)
+
+    def _tag_jobs(self) -> list[Job]:
+        level, firing = self._decider.shown(self._clock())
+        return [
+            Job(port, "tag the run", partial(_tag, port, level, firing), newest="tags")
+            for port in self._able(Ability.TAG)
+        ]
+
+    def _jobs(
+        self, record: Record, transition: Transition, only: Collection[tuple[int, str]] | None = None
+    ) -> list[Job]:
+        if record["type"] != "intent":
+            return []
+        jobs: list[Job] = []
+        for at, deed in enumerate(record["deeds"]):
+            for port in self._ports:
+                if port.name in deed["ports"] and (only is None or (at, port.name) in only):
+                    jobs.append(self._job(port, record, at, transition))
+        return jobs
+
+    def _job(self, port: Port, record: Record, at: int, transition: Transition) -> Job:
+        asked = messages.asked_of(record, at)
+        what, expires = f"post `{asked.text}`", float("inf")
+        if asked.action.effect is Effect.REQUEST:
+            request = messages.request(record, at, transition, self._lifetime)
+            act, expires = partial(port.request, request), request.expires_at
+        else:
+            alert = messages.alert(record, transition, self._provisions.of(transition.rule), self._run)
+            if asked.action.effect is Effect.NOTIFY:
+                act = partial(port.notify, asked.arguments["channel"], alert)
+            else:
+                act = partial(port.alert, alert)
+        return Job(port, what, act, record["id"], self._run.name, at, expires)
+
+    # ---------------------------------------------------------------- the start
+
+    def _resume(self) -> None:
+        """Carry out what an earlier process had decided and not done, and set the tags right."""
+        jobs: list[Job] = []
+        for record, left in self._journal.unfinished(self._run.name):
+            try:
+                jobs += self._jobs(record, messages.transition_of(record), left)
+            except (KeyError, TypeError, ValueError):  # a line that a later version wrote, or that was damaged
+                logger.warning("vitals: an unfinished line of the journal %s cannot be read", self._journal.path)
+        if self._journal.ledger(self._run.name).seen:
+            jobs += self._tag_jobs()
+        self._submit([], jobs)
+
+    def _warn_of_units(self) -> None:
+        for name, provision in self._provisions.rules.items():
+            if provision.cooldown is not None and provision.cooldown.unit in (EPOCHS, TOKENS):
+                logger.warning("vitals: the cooldown of %s is in %s, which are not known here: it does not apply",
+                               name, provision.cooldown.unit)  # fmt: skip
+        for budget in self._provisions.budgets:
+            if budget.per.unit in (EPOCHS, TOKENS):
+                logger.warning("vitals: `limit %s`: %s are not known here, so it holds for the whole run",
+                               budget.text, budget.per.unit)  # fmt: skip
+
+
+def _allowed(allow: Collection[str] | None) -> frozenset[str]:
+    known = registry()
+    if allow is None:
+        return frozenset(known)
+    strange = sorted(set(allow) - set(known))
+    if strange:
+        raise UsageError(f"there is no action `{strange[0]}` to allow; there are {', '.join(sorted(known))}")
+    return frozenset(allow)
+
+
+def _named_apart(ports: Sequence[Port]) -> tuple[Port, ...]:
+    names = [port.name for port in ports]
+    twice = sorted({name for name in names if names.count(name) > 1})
+    if twice:
+        raise UsageError(f"two ports are called `{twice[0]}`: the journal could not tell them apart")
+    return tuple(ports)
+
+
+def _tag(port: Port, level: Level, firing: Mapping[str, str]) -> None:
+    port.tag_level(level)
+    port.tag_rules(firing)
+
+
+def _close(dispatcher: weakref.ref[Dispatcher]) -> None:
+    alive = dispatcher()
+    if alive is not None:
+        alive.close(_AT_EXIT)
