@@ -57,10 +57,11 @@ class Attachment:
             [port],
             Journal(folder / "journal.jsonl"),
             RunInfo(run),
-            text=self.policy.text,
-            digest=self.policy.digest,
+            counters=lambda: monitor.counters,
         )
-        return Monitor(self.policy, run, acts=dispatcher)
+        dispatcher.record_policy(self.policy.text, self.policy.digest)
+        monitor = Monitor(self.policy, run, acts=dispatcher)
+        return monitor
 
     def end(self, run: str, timeout: float = 10.0) -> None:
         """A run is over: close its open step and let what is queued finish, within the timeout."""

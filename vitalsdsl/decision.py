@@ -16,7 +16,7 @@ from vitalsdsl.actions.reading import Asked
 from vitalsdsl.ledger import Instant, Ledger, Record
 from vitalsdsl.provisions import Provisions
 from vitalsdsl.rules import Level
-from vitalsdsl.tracker import Ability, Port
+from vitalsdsl.tracker import Ability
 from vitalsdsl.types import STEPS, TIME, Extent
 from vitalsdsl.verdict import Transition
 
@@ -94,20 +94,23 @@ class Decision:
 
 @dataclass(frozen=True)
 class Surroundings:
-    """What a decision depends on beside policy and ledger. `dry`: nobody is asked, so nobody needs to listen."""
+    """What a decision depends on beside policy and ledger. `dry`: nobody is asked, so nobody needs to listen.
+
+    `listeners` are the names of ports by what they take, `channels` those by the channel that they reach.
+    """
 
     run: str
-    ports: Sequence[Port]
     allow: Collection[str]
+    listeners: Mapping[Ability, tuple[str, ...]]
+    channels: Mapping[str, tuple[str, ...]]
     dry: bool = False
 
-    def listeners(self, asked: Asked) -> tuple[str, ...]:
+    def takers(self, asked: Asked) -> tuple[str, ...]:
         """The ports that take this action."""
         effect = asked.action.effect
         if effect is Effect.NOTIFY:
-            channel = asked.arguments["channel"]
-            return tuple(p.name for p in self.ports if Ability.NOTIFY in p.can and channel in p.channels)
-        return tuple(p.name for p in self.ports if _ABILITY[effect] in p.can)
+            return self.channels.get(asked.arguments["channel"], ())
+        return self.listeners.get(_ABILITY[effect], ())
 
 
 class Decider:
@@ -128,7 +131,7 @@ class Decider:
         step's one intervention and what is left of a budget.
         """
         for t in step:
-            self._ledger.place(t.attempt, t.step, t.rule, t.member, t.to, self._provisions.tags(t))
+            self._ledger.place(t.attempt, t.step, t.rule, t.member, t.to, self._shows(t))
         decided: dict[int, tuple[Decision, Record | None]] = {}
         for at in sorted(range(len(step)), key=lambda at: -step[at].to):
             t = step[at]
@@ -161,12 +164,18 @@ class Decider:
             highest = max(highest, level)
         return highest, firing
 
+    def _asked(self, t: Transition) -> tuple[Asked, ...]:
+        return self._provisions.actions(t.rule, t.to, t.clause, t.rung)
+
+    def _shows(self, t: Transition) -> bool:
+        return self._provisions.shows(t.rule, t.to, t.clause, t.rung)
+
     # ---------------------------------------------------------------- whether it acts at all
 
     def _decide(self, t: Transition, now: Instant, clock: float) -> Decision:
         withheld = self._tags_only(t) or self._held_back(t, now, clock)
         if withheld is not None:
-            return Decision(t, tuple(Deed(a, withheld) for a in self._provisions.actions(t)), withheld)
+            return Decision(t, tuple(Deed(a, withheld) for a in self._asked(t)), withheld)
         return Decision(t, self._deeds(t, now))
 
     def _tags_only(self, t: Transition) -> Withheld | None:
@@ -209,7 +218,7 @@ class Decider:
 
     def _deeds(self, t: Transition, now: Instant) -> tuple[Deed, ...]:
         counts: Counter[str] = Counter()
-        asked = self._provisions.actions(t)
+        asked = self._asked(t)
         deeds = [self._deed(a, now, counts) for a in asked]
         spent = any(d.withheld is not None and d.withheld.kind == "budget" and d.asked.action.rank for d in deeds)
         if spent and t.to >= Level.ORANGE:
@@ -226,7 +235,7 @@ class Decider:
                 spent = counts[asked.name] + self._ledger.spent(asked.name, now, budget.per)
                 if spent >= budget.count:
                     return Deed(asked, Withheld("budget", f"its budget, {budget.text}, is used up"))
-        ports = self._around.listeners(asked)
+        ports = self._around.takers(asked)
         if not ports and not self._around.dry:
             return Deed(asked, Withheld("nobody", f"asked, but nobody listens: {_nobody(asked)}"))
         counts[asked.name] += 1
@@ -235,14 +244,19 @@ class Decider:
     def _one_intervention(self, t: Transition, deeds: list[Deed]) -> tuple[Deed, ...]:
         able = [d for d in deeds if d.is_done and d.asked.action.rank]
         taken = self._ledger.interventions.get((t.attempt, t.step))
-        if not able or (taken is None and len(able) == 1):
+        if not able:
             return tuple(deeds)
-        chosen = max(able, key=lambda d: d.asked.action.rank) if taken is None else None
-        action, rule = (taken.action, taken.rule) if taken is not None else (able[0].asked.name, t.rule)
-        if chosen is not None:
-            action = chosen.asked.name
-        why = Withheld("one a step", f"`{action}` of {rule} is asked for at this step, and one step asks for one at most")
-        return tuple(replace(d, withheld=why, ports=()) if d in able and d is not chosen else d for d in deeds)
+        chosen = None
+        if taken is None:
+            chosen = max(able, key=lambda d: d.asked.action.rank)
+            action, rule = chosen.asked.name, t.rule
+        else:
+            action, rule = taken.action, taken.rule
+        why = Withheld("one a step", f"this step has asked for `{action}` already ({rule}), and asks for one at most")
+        return tuple(
+            replace(d, withheld=why, ports=()) if d.is_done and d.asked.action.rank and d is not chosen else d
+            for d in deeds
+        )
 
     # ---------------------------------------------------------------- records
 
@@ -259,7 +273,7 @@ class Decider:
             "member": t.member,
             "from": t.from_.word,
             "to": t.to.word,
-            "shown": self._provisions.tags(t),
+            "shown": self._shows(t),
         }
         if not decision.acts:
             record["why"] = decision.text

@@ -21,6 +21,9 @@ from vitalsdsl.tracker import Port
 
 logger = logging.getLogger("vitalsdsl")
 
+_DICE = random.Random()
+# The training's own random numbers must not depend on whether a tracker answers.
+
 MOST_WAITING = 1000
 """Jobs that may wait for one port; with a port that hangs, more are given up."""
 
@@ -36,7 +39,7 @@ class Retry:
     total: float = 120.0
 
     def pause(self, failures: int) -> float:
-        return min(self.most, self.first * 2.0 ** (failures - 1)) * random.uniform(0.5, 1.0)
+        return min(self.most, self.first * 2.0 ** (failures - 1)) * _DICE.uniform(0.5, 1.0)
 
 
 @dataclass(frozen=True)
@@ -72,6 +75,10 @@ class Delivery:
         if start:
             threading.Thread(target=self._work, name="vitals-dispatch", daemon=True).start()
 
+    @property
+    def is_over(self) -> bool:
+        return self._over.is_set()
+
     def submit(self, records: list[Record], jobs: list[Job]) -> None:
         """Queue records to be written, and after them jobs to be done. Returns at once."""
         with self._changed:
@@ -98,6 +105,8 @@ class Delivery:
             self._over.set()
             left = self._pending
             self._changed.notify_all()
+        for lane in self._lanes.values():
+            lane.wake()
         if not done:
             waiting = ", ".join(sorted(name for name, lane in self._lanes.items() if lane.is_busy)) or "the journal"
             logger.warning("vitals: the run is over and %d things are not done (waiting for %s)", left, waiting)
@@ -153,10 +162,11 @@ class Delivery:
             self._finished(job, "too many things wait for this port")
             self._settle(1)
 
-    def run(self, job: Job) -> None:
-        """Do a job to its end, and settle it."""
+    def run(self, job: Job, is_outdated: bool) -> None:
+        """Do a job to its end, and settle it. After the end of the run nothing new is begun."""
         try:
-            self._finished(job, self.attempt(job))
+            if not is_outdated and not self._over.is_set():
+                self._finished(job, self.attempt(job))
         finally:
             self._settle(1)
 
@@ -172,9 +182,10 @@ class Delivery:
             except BaseException as error:  # a port's SystemExit must not end its thread either
                 failures += 1
                 why = f"{type(error).__name__}: {error}"
-                self._say(job, type(error).__name__, str(error))
+                self._say(job, type(error).__name__, f"{error or why}; trying again")
             pause = self._retry.pause(failures)
             if failures >= self._retry.attempts or time.monotonic() - began + pause > self._retry.total:
+                self._say(job, "", f"given up after {failures} tries: {why}")
                 return why
             if self._over.wait(pause):
                 return ""
@@ -186,13 +197,16 @@ class Delivery:
                           "deed": job.deed, "port": job.port.name, "at": self._clock()}  # fmt: skip
         if why is not None:
             record["why"] = why
-        self.submit([record], [])
+        if self._over.is_set():
+            self._journal.append([record])
+        else:
+            self.submit([record], [])
 
     def _say(self, job: Job, kind: str, text: str) -> None:
         key = (job.port.name, job.what, kind)
         if key not in self._said:
             self._said.add(key)
-            logger.warning("vitals: %s: cannot %s (%s); trying again, said once", job.port.name, job.what, text or kind)
+            logger.warning("vitals: %s: cannot %s: %s (said once)", job.port.name, job.what, text)
 
 
 class _Lane:
@@ -217,14 +231,17 @@ class _Lane:
             self._changed.notify()
             return True
 
+    def wake(self) -> None:
+        with self._changed:
+            self._changed.notify_all()
+
     def _work(self) -> None:
         while True:
             with self._changed:
                 self.is_busy = bool(self._jobs)
-                self._changed.wait_for(lambda: self._jobs)
+                self._changed.wait_for(lambda: self._jobs or self._delivery.is_over)
+                if not self._jobs:
+                    return
                 job = self._jobs.popleft()
                 outdated = bool(job.newest) and self._newest.get(job.newest) is not job
-            if outdated:
-                self._delivery._settle(1)
-            else:
-                self._delivery.run(job)
+            self._delivery.run(job, outdated)

@@ -41,25 +41,27 @@ class Dispatcher:
 
     `allow` names the actions that may be done at all (by default every one: pause, rollback and their like are only
     requests, granted or refused by the training side). With `dry_run` all is decided and nothing done or written.
-    `counters` gives the run's `epoch` and `tokens`, for cooldowns and limits measured in those. Raises PolicyError where
-    the policy's actions make no sense, UsageError for an unknown name in `allow`.
+    `counters` gives the run's `epoch` and `tokens`, for cooldowns and limits measured in those. Raises PolicyError
+    where the policy's actions make no sense, UsageError for an unknown name in `allow` and for two ports of one name.
 
     A crash of the process loses at most decisions that were not yet on disk (milliseconds old); nothing had been done
     about those. Intents on disk that were not carried out are carried out at the next start, under the same id, unless
-    they have expired.
+    they have expired. At the exit of the process a dispatcher that was not closed gets five seconds.
 
-    >>> import vitalsdsl as vitals
     >>> from vitalsdsl.memory import Memory
-    >>> policy = vitals.load("spikes", text="when loss > 3 -> orange")
+    >>> from vitalsdsl.parser import parse
+    >>> from vitalsdsl.source import Source
+    >>> policy = parse(Source("spikes", "rule spike { when loss > 3 -> orange }")).policy
     >>> port = Memory()
-    >>> dispatcher = Dispatcher(policy.policy, [port], Journal(), RunInfo("run"), start_worker=False)
-    >>> for decision in dispatcher.take(vitals.replay(policy, {"step": [1, 2], "loss": [1.0, 5.0]})):
+    >>> dispatcher = Dispatcher(policy, [port], Journal(), RunInfo("run"), start_worker=False)
+    >>> spike = Transition("run", 0, "spike", None, 2, 2, Level.GREEN, Level.ORANGE, "condition")
+    >>> for decision in dispatcher.take([spike]):
     ...     print(decision.text)
     alert, tag, pause
     >>> dispatcher.close(1.0)
     True
     >>> port.level.word, port.requests[0].action, port.firing
-    ('orange', 'pause', {'loss_orange': 'orange@2'})
+    ('orange', 'pause', {'spike': 'orange@2'})
     """
 
     def __init__(
@@ -81,7 +83,9 @@ class Dispatcher:
         if any(d.is_error for d in provisions.diagnostics):
             raise PolicyError(provisions.diagnostics)
         self._provisions = provisions
-        self._ports = () if dry_run else _named_apart(ports)
+        self._ports = {} if dry_run else _named_apart(ports)
+        self._listeners = {a: tuple(name for name, port in self._ports.items() if a in port.can) for a in Ability}
+        self._dry = dry_run
         self._journal = journal.scratch() if dry_run else journal
         self._run = run
         self._clock = clock
@@ -89,7 +93,8 @@ class Dispatcher:
         self._lifetime = request_lifetime
         self._pid = os.getpid()
         self._failed = False
-        surroundings = Surroundings(run.name, self._ports, _allowed(allow), dry_run)
+        reached = _reached([self._ports[name] for name in self._listeners[Ability.NOTIFY]])
+        surroundings = Surroundings(run.name, _allowed(allow), self._listeners, reached, dry_run)
         self._decider = Decider(provisions, self._journal.ledger(run.name), surroundings)
         self._delivery = Delivery(self._journal, retry or Retry(), clock, start_worker and not dry_run)
         self._at_exit = partial(_close, weakref.ref(self))
@@ -139,7 +144,7 @@ class Dispatcher:
         return os.getpid() != self._pid or self._delivery.flush(timeout)
 
     def close(self, timeout: float = 10.0) -> bool:
-        """The end of the run: finish what can be finished in time. What cannot stays in the journal for the next start."""
+        """The end of the run: finish what can be finished in time. The rest waits in the journal for the next start."""
         if os.getpid() != self._pid:
             return True
         atexit.unregister(self._at_exit)
@@ -170,11 +175,11 @@ class Dispatcher:
         return decisions
 
     def _submit(self, records: list[Record], jobs: list[Job]) -> None:
-        if records or jobs:
+        if (records or jobs) and not self._dry:
             self._delivery.submit(records, jobs)
 
     def _able(self, ability: Ability) -> Iterable[Port]:
-        return (port for port in self._ports if ability in port.can)
+        return (self._ports[name] for name in self._listeners[ability])
 
     def _tag_jobs(self) -> list[Job]:
         level, firing = self._decider.shown(self._clock())
@@ -190,10 +195,10 @@ class Dispatcher:
             return []
         jobs: list[Job] = []
         for at, deed in enumerate(record["deeds"]):
-            for port in self._ports:
-                if port.name in deed["ports"] and (only is None or (at, port.name) in only):
-                    jobs.append(self._job(port, record, at, transition))
-        return jobs
+            for name in deed["ports"]:
+                if name in self._ports and (only is None or (at, name) in only):
+                    jobs.append(self._job(self._ports[name], record, at, transition))
+        return sorted(jobs, key=lambda job: job.expires)
 
     def _job(self, port: Port, record: Record, at: int, transition: Transition) -> Job:
         asked = messages.asked_of(record, at)
@@ -244,12 +249,18 @@ def _allowed(allow: Collection[str] | None) -> frozenset[str]:
     return frozenset(allow)
 
 
-def _named_apart(ports: Sequence[Port]) -> tuple[Port, ...]:
-    names = [port.name for port in ports]
-    twice = sorted({name for name in names if names.count(name) > 1})
-    if twice:
-        raise UsageError(f"two ports are called `{twice[0]}`: the journal could not tell them apart")
-    return tuple(ports)
+def _named_apart(ports: Sequence[Port]) -> dict[str, Port]:
+    named: dict[str, Port] = {}
+    for port in ports:
+        if named.setdefault(port.name, port) is not port:
+            raise UsageError(f"two ports are called `{port.name}`: the journal could not tell them apart")
+    return named
+
+
+def _reached(ports: Sequence[Port]) -> dict[str, tuple[str, ...]]:
+    """The ports behind each channel."""
+    channels = {channel for port in ports for channel in port.channels}
+    return {channel: tuple(port.name for port in ports if channel in port.channels) for channel in channels}
 
 
 def _tag(port: Port, level: Level, firing: Mapping[str, str]) -> None:

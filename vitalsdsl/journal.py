@@ -207,8 +207,8 @@ class Journal:
         if not self._complained:
             self._complained = True
             logger.warning(
-                "vitals: the journal %s cannot be written (%s); going on in memory: after a restart, what is decided now "
-                "may be decided again", self.path, error.strerror or error,
+                "vitals: the journal %s cannot be written (%s); going on in memory: after a restart, what is decided "
+                "now may be decided again", self.path, error.strerror or error,
             )  # fmt: skip
 
     def _is_alive(self, writer: str) -> bool:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from vitalsdsl import rules
-from vitalsdsl.actions import check_actions
+from vitalsdsl.builder import Locator
 from vitalsdsl.checker import check
 from vitalsdsl.diagnostic import Diagnostic, in_order
 from vitalsdsl.digest import digest
@@ -18,7 +18,7 @@ from vitalsdsl.lints.base import run_lints
 from vitalsdsl.merging import Merge
 from vitalsdsl.packs import pack
 from vitalsdsl.parser import parse_expression
-from vitalsdsl.builder import Locator
+from vitalsdsl.provisions import Provisions
 from vitalsdsl.reading import parse_any, read_file, refused
 from vitalsdsl.renaming import replaced
 from vitalsdsl.source import Source
@@ -88,7 +88,7 @@ def read(
     policy = merge.apply_changes(policy, today or datetime.date.today())
     found = merge.diagnostics
     found += check(policy, frozenset(merge.broken))
-    found += check_actions(policy)
+    found += Provisions(policy).diagnostics
     if not any(d.is_error for d in found):
         found += run_lints(policy, tested=tested)
     found = in_order(found)

@@ -13,7 +13,6 @@ from vitalsdsl.diagnostic import Diagnostic, Severity
 from vitalsdsl.formatter import AS_WRITTEN
 from vitalsdsl.rules import Level
 from vitalsdsl.types import EPOCHS, STEPS, TIME, TOKENS, Extent
-from vitalsdsl.verdict import Transition
 
 _UNITS = {"steps": STEPS, "epochs": EPOCHS, "tokens": TOKENS} | dict.fromkeys(ex.SECONDS, TIME)
 
@@ -40,6 +39,8 @@ class Budget:
 
 
 GUARD = "nonfinite("
+"""How the names of the built-in rules begin."""
+
 NO_PROVISION = Provision()
 
 
@@ -66,20 +67,20 @@ class Provisions:
     def of(self, rule: str) -> Provision:
         return self.rules.get(rule, NO_PROVISION)
 
-    def actions(self, transition: Transition) -> tuple[Asked, ...]:
-        """What the rung (or level) that a rule has come to asks for."""
-        if transition.to is Level.GREEN:
+    def actions(self, rule: str, level: Level, clause: int, rung: int) -> tuple[Asked, ...]:
+        """What the level that a rule has come to asks for; `clause` and `rung` are those that brought it there."""
+        if level is Level.GREEN:
             return ()
-        if transition.rule not in self.rules and transition.rule.startswith(GUARD):
+        if rule not in self.rules and rule.startswith(GUARD):
             return self.guard
-        own = self.of(transition.rule).rungs.get((transition.clause, transition.rung))
-        return own if own is not None else self.levels[transition.to]
+        own = self.of(rule).rungs.get((clause, rung))
+        return own if own is not None else self.levels[level]
 
-    def tags(self, transition: Transition) -> bool:
-        """Whether the rule shows in the run's tags at the level that it has come to."""
-        if self.of(transition.rule).shadow:
+    def shows(self, rule: str, level: Level, clause: int, rung: int) -> bool:
+        """Whether a rule shows in the run's tags at the level that it has come to."""
+        if self.of(rule).shadow:
             return False
-        return any(a.action.effect is Effect.TAG for a in self.actions(transition))
+        return any(a.action.effect is Effect.TAG for a in self.actions(rule, level, clause, rung))
 
     # ---------------------------------------------------------------- reading
 

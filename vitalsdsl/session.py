@@ -85,6 +85,12 @@ class Monitor:
         }
 
     @property
+    def counters(self) -> dict[str, float]:
+        """The run's own `epoch` and `tokens`, as far as they are logged."""
+        clock = self._stream.plan.graph.clock
+        return {name: value for name in ("epoch", "tokens") if (value := clock.counter(name)) == value}
+
+    @property
     def late_points(self) -> int:
         """Points that came after their step had closed and were older than their metric's newest: read by no rule."""
         return self._stream.late_points

@@ -11,9 +11,9 @@ from vitalsdsl.actions.base import Accepts, Action, Effect, Parameter
 class Rollback(Action):
     """Back to the newest healthy checkpoint, the learning rate lowered, the data position kept.
 
-    `lr` is what the learning rate is multiplied by, 90% unless said otherwise (100% leaves it alone). `skip` passes over
-    that many steps' batches beyond the position at which the rule tripped; without it the training side's own setting
-    counts.
+    `lr` is what the learning rate is multiplied by, 90% unless said otherwise (100% leaves it alone). `skip` passes
+    over that many steps' batches beyond the position at which the rule tripped; without it the training side's own
+    setting counts.
     """
 
     name = "rollback"
