@@ -12,7 +12,10 @@ from decimal import Decimal, localcontext
 from fractions import Fraction
 from typing import Any, NamedTuple
 
+from plain_statistics import UNKNOWN, exact, mad_of, mean_of, median_of, number, quantile_of, root, squares
+
 from vitalsdsl.types import Extent
+import itertools
 
 
 class Point(NamedTuple):
@@ -38,7 +41,6 @@ class History:
 Value = float | bool | None
 Definition = Callable[[History, dict[str, Any]], Value]
 DEFINITIONS: dict[str, Definition] = {}
-UNKNOWN = math.nan
 
 
 def defines(name: str) -> Callable[[Definition], Definition]:
@@ -49,66 +51,8 @@ def defines(name: str) -> Callable[[Definition], Definition]:
     return keep
 
 
-# -------------------------------------------------------------------- statistics of a plain list
-
-
-def number(exact: Fraction) -> float:
-    """The nearest float; too large for one is undefined."""
-    try:
-        return float(exact)
-    except OverflowError:
-        return UNKNOWN
-
-
-def root(square: Fraction) -> float:
-    with localcontext() as context:
-        context.prec = 60
-        context.Emax, context.Emin = 10**6, -(10**6)
-        answer = float((Decimal(square.numerator) / Decimal(square.denominator)).sqrt())
-    return answer if answer < math.inf else UNKNOWN
-
-
 def finite(points: Sequence[Point]) -> list[float]:
     return [p.value for p in points if math.isfinite(p.value)]
-
-
-def exact(xs: Sequence[float]) -> list[Fraction]:
-    return [Fraction(x) for x in xs]
-
-
-def mean_of(xs: Sequence[Fraction]) -> Fraction:
-    return sum(xs, Fraction(0)) / len(xs)
-
-
-def median_of(xs: Sequence[Fraction]) -> Fraction:
-    ys = sorted(xs)
-    return (ys[(len(ys) - 1) // 2] + ys[len(ys) // 2]) / 2
-
-
-def squares(xs: Sequence[Fraction], ys: Sequence[Fraction]) -> Fraction:
-    """The sum of the products of the distances from the means."""
-    mx, my = mean_of(xs), mean_of(ys)
-    return sum(((x - mx) * (y - my) for x, y in zip(xs, ys)), Fraction(0))
-
-
-def mad_of(xs: Sequence[Fraction]) -> Fraction:
-    centre = median_of(xs)
-    return Fraction("1.4826") * median_of([abs(x - centre) for x in xs])
-
-
-def lie_between(low: float, high: float, part: Fraction) -> float:
-    if part == 0 or low == high:
-        return low
-    if math.isinf(low) or math.isinf(high):
-        return low + high
-    return number(Fraction(low) + (Fraction(high) - Fraction(low)) * part)
-
-
-def quantile_of(xs: Sequence[float], q: Fraction) -> float:
-    ys = sorted(xs)
-    place = q * (len(ys) - 1)
-    below = math.floor(place)
-    return lie_between(ys[below], ys[min(below + 1, len(ys) - 1)], place - below)
 
 
 # -------------------------------------------------------------------- windows
@@ -212,8 +156,8 @@ def corr(h: History, a: dict[str, Any]) -> Value:
 # -------------------------------------------------------------------- two halves
 
 
-def halves(h: History, a: dict[str, Any]) -> tuple[Fraction, float, Fraction] | None:
-    """(d, se, median A)."""
+def halves(h: History, a: dict[str, Any]) -> tuple[Fraction, Fraction, Fraction] | None:
+    """(d, se², median A)."""
     size, unit = a["W"]
     window = in_window(h, a["W"], h.points)
     usable = [p for p in window or [] if math.isfinite(p.value)]
@@ -228,30 +172,30 @@ def halves(h: History, a: dict[str, Any]) -> tuple[Fraction, float, Fraction] | 
     xs, ys = exact(finite(early)), exact(finite(late))
     a_middle, b_middle = median_of(xs), median_of(ys)
     both = xs + ys
-    sigma = median_of([abs(q - p) for p, q in zip(both, both[1:])]) / Fraction("0.954")
+    sigma = median_of([abs(q - p) for p, q in itertools.pairwise(both)]) / Fraction("0.954")
     wide = Fraction("1.4826") * median_of([abs(x - a_middle) for x in xs] + [abs(y - b_middle) for y in ys])
     r = min(max(1 - (sigma / wide) ** 2, Fraction(0)), Fraction("0.95")) if wide else Fraction(0)
     spread = Fraction(1, len(xs)) + Fraction(1, len(ys))
-    return b_middle - a_middle, 1.2533 * root(sigma**2 * spread * (1 + r) / (1 - r)), a_middle
+    return b_middle - a_middle, Fraction("1.2533") ** 2 * sigma**2 * spread * (1 + r) / (1 - r), a_middle
 
 
 @defines("rising")
 def rising(h: History, a: dict[str, Any]) -> Value:
     found = halves(h, a)
-    return None if found is None else found[0] > 3 * found[1] and found[0] > 0
+    return None if found is None else found[0] ** 2 > 9 * found[1] and found[0] > 0
 
 
 @defines("falling")
 def falling(h: History, a: dict[str, Any]) -> Value:
     found = halves(h, a)
-    return None if found is None else -found[0] > 3 * found[1] and found[0] < 0
+    return None if found is None else found[0] ** 2 > 9 * found[1] and found[0] < 0
 
 
 @defines("flat")
 def flat(h: History, a: dict[str, Any]) -> Value:
     found = halves(h, a)
     tolerance = Fraction(str(a.get("tol", "0.02")))
-    return None if found is None else abs(found[0]) <= max(Fraction(3 * found[1]), tolerance * abs(found[2]))
+    return None if found is None else found[0] ** 2 <= max(9 * found[1], (tolerance * found[2]) ** 2)
 
 
 # -------------------------------------------------------------------- the past
@@ -321,7 +265,7 @@ def ema(h: History, a: dict[str, Any]) -> Value:
         context.Emax, context.Emin = 10**6, -(10**6)
         keep = (Decimal(a["N"].size) - 1) / (Decimal(a["N"].size) + 1)
         value = Decimal(usable[0].value)
-        for before, point in zip(usable, usable[1:]):
+        for before, point in itertools.pairwise(usable):
             value += (1 - keep ** (point.step - before.step)) * (Decimal(point.value) - value)
         return float(value)
 
@@ -333,13 +277,16 @@ def baseline(h: History, a: dict[str, Any]) -> Value:
     skip = origin.size if isinstance(origin, Extent) else 0
     if not h.points:
         return UNKNOWN
-    start = h.edges[-1][0] if origin == "event" and h.edges else h.points[0].step
+    start, began = h.edges[-1] if origin == "event" and h.edges else h.points[0][:2]
     since = [p for p in h.points if p.step >= start]
     if unit == "samples":
         complete, stretch = len(since) >= skip + size, since[int(skip) : int(skip + size)]
-    else:
+    elif unit == "steps":
         complete = h.step >= start + skip + size - 1
         stretch = [p for p in since if start + skip <= p.step < start + skip + size]
+    else:
+        complete = h.time >= began + skip + size
+        stretch = [p for p in since if began + skip <= p.time < began + skip + size]
     xs = exact(finite(stretch))
     if not complete or not xs:
         return UNKNOWN
@@ -352,7 +299,7 @@ def monotone(goes: Callable[[float, float], bool]) -> Definition:
         last = [p.value for p in h.points[-n:]]
         if len(last) < n or any(map(math.isnan, last)):
             return None
-        return all(goes(x, y) for x, y in zip(last, last[1:]))
+        return all(goes(x, y) for x, y in itertools.pairwise(last))
 
     return define
 

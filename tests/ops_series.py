@@ -61,7 +61,7 @@ VALUES = {v.__name__.strip("_"): v for v in (_noise, _coarse, _precise, _spiky, 
 CADENCES = {"1": [1], "2": [2], "7": [7], "irregular": [1, 1, 2, 3, 9, 20]}
 
 
-def run(values: str, cadence: str, seed: int, length: int = 90) -> Iterator[Moment]:
+def run(values: str, cadence: str, seed: int, length: int = 80) -> Iterator[Moment]:
     """A run of closed steps, some of them without a point of x; NaN and ±inf come now and then, clocks stand still."""
     chance = random.Random(f"{values}/{cadence}/{seed}")
     step, time = chance.choice([0, 7, 40_000]), 1_764_000_000.0
@@ -72,7 +72,8 @@ def run(values: str, cadence: str, seed: int, length: int = 90) -> Iterator[Mome
         if step >= due:
             due = step + chance.choice(CADENCES[cadence])
             x = _spoilt(chance, VALUES[values](chance, step), clean)
-            y = _spoilt(chance, x + chance.gauss(0.0, 1.0), clean) if chance.random() < 0.8 else None
+            if chance.random() < 0.8:
+                y = _spoilt(chance, VALUES[values](chance, step) + 1e-3 * x, clean)
         elif chance.random() < 0.1:
             y = chance.gauss(0.0, 1.0)
         condition = chance.choice([True, True, False, False, None])
@@ -120,6 +121,8 @@ ARGUMENTS: dict[str, list[dict[str, Any]]] = {
         *_each("N", [*steps(9), *samples(3)], by="mean", **{"from": "event"}),
         {"N": Extent(10, STEPS), "from": Extent(5, STEPS), "by": "mean"},
         {"N": Extent(6, SAMPLES), "from": Extent(4, SAMPLES), "by": "median"},
+        {"N": Extent(600.0, TIME), "from": Extent(100.0, TIME), "by": "mean"},
+        {"N": Extent(300.0, TIME), "from": "event", "by": "median"},
     ],
 }
 """What each function is tried with; the others take a window W alone."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import doctest
+import gc
 import importlib
 import json
 import math
@@ -35,12 +36,15 @@ class Fed:
 
     def __init__(self, function: type[Stateful], arguments: dict[str, Any]) -> None:
         self.takes = {parameter.takes for parameter in function.parameters}
+        self.hears_edges = Takes.EVENT in self.takes or arguments.get("from") == "event"
+        self.has_second = sum(parameter.takes is Takes.STREAM for parameter in function.parameters) == 2
         self.state: State = function.new(arguments)
         self.read = function.reader(self.state, arguments)
 
     def feed(self, m: Moment, edge: bool, late_edge: bool) -> None:
         state = self.state
-        if m.is_evaluated:
+        edge = edge and self.hears_edges
+        if m.is_evaluated and self.hears_edges:
             state.evaluated(m.step, m.time, m.condition is not None)
         if edge and not late_edge:
             state.edge(m.step, m.time)
@@ -49,14 +53,10 @@ class Fed:
                 state.push(m.step, m.time, float(m.condition))
         elif Takes.STREAM in self.takes and m.x is not None:
             state.push(m.step, m.time, m.x)
-        if m.y is not None and sum(p is Takes.STREAM for p in self.takes):
-            self._second(m)
+        if m.y is not None and self.has_second:
+            state.push_second(m.step, m.time, m.y)
         if edge and late_edge:
             state.edge(m.step, m.time)
-
-    def _second(self, m: Moment) -> None:
-        if type(self.state).push_second is not State.push_second:
-            self.state.push_second(m.step, m.time, m.y)
 
 
 def remember(h: History, m: Moment, before: bool) -> tuple[bool, bool]:
@@ -187,7 +187,9 @@ def hard_run() -> list[float]:
     return [math.nan if chance.random() < 0.01 else value for value in values]
 
 
-@pytest.mark.parametrize("name", ["mean", "sum", "var", "std", "cv", "mad", "median", "slope", "resid_std", "zscore", "ema"])
+@pytest.mark.parametrize(
+    "name", ["mean", "sum", "var", "std", "cv", "mad", "median", "slope", "resid_std", "zscore", "ema"]
+)
 def test_results_are_right_to_1e_12_whatever_came_before(name: str) -> None:
     arguments = {"N": Extent(200, STEPS)} if name == "ema" else {"W": Extent(200, STEPS)}
     fed, h = Fed(STATEFUL[name], arguments), History()
@@ -217,7 +219,10 @@ def test_equal_points_have_that_value_as_their_level_and_no_scatter(value: float
 
 @pytest.mark.parametrize("name", sorted(n for n in STATEFUL if any(p.name == "W" for p in STATEFUL[n].parameters)))
 def test_a_step_costs_the_same_however_long_the_window(name: str) -> None:
-    short, long = (min(_cost(name, size) for _ in range(2)) for size in (500, 50_000))
+    short, long = _cost(name, 500), _cost(name, 50_000)
+    for _ in range(2):  # a busy machine gets two more tries
+        if long > 3 * short + 10e-6:
+            short, long = min(short, _cost(name, 500)), min(long, _cost(name, 50_000))
     assert long <= 3 * short + 10e-6, f"{short * 1e6:.1f} us over 500, {long * 1e6:.1f} us over 50,000"
 
 
@@ -231,12 +236,15 @@ def _cost(name: str, size: int) -> float:
         fed.feed(m, bool(m.condition), False)
     fed.read(size - 1, 0.0)
     stretches = []
+    gc.collect()
+    gc.disable()
     for begin in range(size, size + 1200, 200):
         started = clock.process_time()
         for m in moments[begin : begin + 200]:
             fed.feed(m, bool(m.condition), False)
             fed.read(m.step, 0.0)
         stretches.append((clock.process_time() - started) / 200)
+    gc.enable()
     return min(stretches)
 
 
@@ -257,7 +265,7 @@ def test_every_function_has_a_page_with_an_example_that_runs(function: type[Func
 @pytest.mark.parametrize("function", EVERY, ids=lambda f: f.__name__)
 def test_every_function_shows_a_whole_rule_that_uses_it(function: type[Function]) -> None:
     example = function.__dict__["example"]
-    parsed = parse(Source(example, "example.vitals"))
+    parsed = parse(Source("example.vitals", example))
     assert not parsed.diagnostics
     assert f"{function.name}(" in example
     family = issubclass(function, Aggregate) or function.name == "share"

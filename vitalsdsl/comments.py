@@ -30,13 +30,13 @@ class Remarks:
         own = sorted((s for s in policy.statements if s.span.source is policy.source), key=lambda s: s.span.start)
         starts = [s.span.start for s in own]
         text = policy.source.text
-        code = _first_code(text)
+        head = _end_of_head(text, starts[0] if starts else len(text))
         top: list[str] = []
         tail: list[str] = []
         about: dict[rules.Statement, list[str]] = {}
         for at, comment in comments(policy.source):
             before = bisect_right(starts, at) - 1
-            if at < code:
+            if at < head:
                 top.append(comment)
             elif before >= 0 and (own[before].span.end > at or not _alone(text, at)):
                 about.setdefault(own[before], []).append(comment)
@@ -89,10 +89,13 @@ def attach(source: Source, lines: Sequence[Line]) -> list[tuple[str, bool]]:
     return tail
 
 
-def _first_code(text: str) -> int:
-    """Where the first line begins that is neither blank nor a comment."""
+def _end_of_head(text: str, first: int) -> int:
+    """Where the file's own lines end: comments before all else, the version, the policy's name."""
     found = re.search(r"^[ \t\ufeff]*[^\s#\ufeff]", text, re.MULTILINE)
-    return found.start() if found is not None else len(text)
+    end = found.start() if found is not None else len(text)
+    for line in re.finditer(r"^[ \t\ufeff]*(?:vitals|policy|title)\b[^\n]*", text[:first], re.MULTILINE):
+        end = line.end()
+    return end
 
 
 def _alone(text: str, at: int) -> bool:

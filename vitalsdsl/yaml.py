@@ -11,14 +11,14 @@ from typing import Any
 from vitalsdsl import expressions as ex
 from vitalsdsl import rules, yamlform
 from vitalsdsl.diagnostic import in_order
+from vitalsdsl.digest import canonical
+from vitalsdsl.errors import PolicyError, VitalsError
 from vitalsdsl.parser import MAX_ERRORS, MAX_STATEMENTS, Parsed, refuse
 from vitalsdsl.rules import LEVEL_WORDS, Level, Statement
 from vitalsdsl.source import Source
 from vitalsdsl.yamlrules import RulePieces, as_family
 from vitalsdsl.yamltree import Mapping, Scalar, Sequence, Tree, Unreadable, read_tree
-from vitalsdsl.yamlwriter import to_yaml
-
-__all__ = ["parse_yaml", "to_yaml"]
+from vitalsdsl.yamlwriter import written
 
 
 def parse_yaml(source: Source) -> Parsed:
@@ -39,6 +39,34 @@ def parse_yaml(source: Source) -> Parsed:
     if tree is None or isinstance(tree, Scalar) and tree.is_empty:
         return empty
     return _Reading(source).run(tree)
+
+
+def to_yaml(policy: Parsed | rules.Policy) -> str:
+    """The YAML form of a policy, in one style; written again it is the same text.
+
+    Each comment stands above the statement that it is about. The meaning is the same: the result is read again and
+    compared. Raises `PolicyError` where the policy could not be read, and `VitalsError` if the meaning would change,
+    which is a fault of ours.
+
+    >>> from vitalsdsl.parser import parse
+    >>> print(to_yaml(parse(Source("a.vitals", "param k = 3\\nwhen loss > k for 5 steps -> red"))), end="")
+    vitals: 1
+    <BLANKLINE>
+    params:
+      k: 3
+    <BLANKLINE>
+    rules:
+      - {if: "loss > k", for: 5 steps, level: red}
+    """
+    if isinstance(policy, Parsed):
+        if not policy.ok:
+            raise PolicyError(policy.diagnostics)
+        policy = policy.policy
+    text = written(policy)
+    again = parse_yaml(Source(policy.source.name, text))
+    if not again.ok or canonical(again.policy) != canonical(policy):
+        raise VitalsError(f"{policy.source.name} cannot be written as YAML without a change of its meaning")
+    return text
 
 
 class _Reading(RulePieces):
@@ -246,6 +274,9 @@ class _Reading(RulePieces):
         if isinstance(tree, Scalar):
             if tree.text == "off":
                 return rules.Nonfinite.build(span, level=None)
+            if tree.text.lower() in ("false", "no"):
+                self.error("V058", f"`nonfinite` is a level or off, not `{tree.text}`", tree.span, "", "write `off`")
+                return None
             word = self.choice(tree, (*LEVEL_WORDS, "off"), "nonfinite")
             level = Level.parse(word) if word is not None else None
         else:

@@ -47,9 +47,7 @@ class Pieces:
             return found
         for key, value in tree.entries:
             if key.text not in keys:
-                near = difflib.get_close_matches(key.text, keys, 1, 0.5)
-                help_ = f"did you mean `{near[0]}`?" if near else "known are " + ", ".join(f"`{k}`" for k in keys)
-                self.error("V051", f"{what} has no key `{key.text}`", _head(key), "unknown", help_)
+                self.error("V051", f"{what} has no key `{key.text}`", _head(key), "unknown", _meant(key.text, keys))
             elif key.text in found:
                 self.error("V052", f"`{key.text}` is said twice", _head(key), "again", "keep one of them")
             elif isinstance(value, Scalar) and value.is_empty:
@@ -116,10 +114,9 @@ class Pieces:
             return False
         if scalar.plain and scalar.text in _SWITCHES:
             return _SWITCHES[scalar.text]
-        meant = _NOT_SWITCHES.get(scalar.text.lower(), "true")
-        self.error(
-            "V058", f"`{what}` is true or false, not `{scalar.text}`", scalar.span, "", f"write `{what}: {meant}`"
-        )
+        meant = scalar.text if scalar.text in _SWITCHES else _NOT_SWITCHES.get(scalar.text.lower(), "true")
+        said = f"`{scalar.text}`" if scalar.plain else f"the text `{scalar.text}`"
+        self.error("V058", f"`{what}` is true or false, not {said}", scalar.span, "", f"write `{what}: {meant}`")
         return False
 
     def choice(self, tree: Tree, words: Iterable[str], what: str) -> str | None:
@@ -234,6 +231,14 @@ class Pieces:
             for part in built.parts
         )
         return rules.Template.build(scalar.span, text=text, parts=parts)
+
+
+def _meant(word: str, keys: Iterable[str]) -> str:
+    """The key that somebody may have meant."""
+    keys = tuple(keys)
+    # Tools that still speak YAML 1.1 write the key `on` as `true`.
+    near = ["on"] if word.lower() == "true" and "on" in keys else difflib.get_close_matches(word, keys, 1, 0.5)
+    return f"did you mean `{near[0]}`?" if near else "known are " + ", ".join(f"`{key}`" for key in keys)
 
 
 def one_line(text: str) -> str:

@@ -92,7 +92,7 @@ def _entries(value: Entries, depth: int) -> Iterable[str]:
 
 def _entry(entry: Entry, depth: int) -> Iterable[str]:
     """The lines of an entry, the first without its indentation."""
-    lead = f"{word(entry.key)}:" if entry.key is not None else "-"
+    lead = f"{_key(entry.key)}:" if entry.key is not None else "-"
     lines = dump(entry.value, depth + 1)
     if entry.key is None and not lines[0]:
         # The first key of an item stands behind its dash.
@@ -117,4 +117,5 @@ def _flow(value: Any) -> str:
 
 
 def _key(key: str) -> str:
+    # Our reader takes `on` as it stands, and so do people.
     return key if key == "on" else word(key)

@@ -16,22 +16,11 @@ from vitalsdsl.yamltext import Entries, Entry, Quoted, dump, word
 _text = AS_WRITTEN.text
 
 
-def to_yaml(policy: rules.Policy) -> str:
-    """The YAML form of a policy; reading it gives the same meaning.
+def written(policy: rules.Policy) -> str:
+    """The text of the YAML form.
 
     Statements stand by kind. Where that would change the order in which metrics are first read (and so the order of the
     built-in guards), lets, events, phases and rules stand in `parts`, in their own order.
-
-    >>> from vitalsdsl.parser import parse
-    >>> from vitalsdsl.source import Source
-    >>> print(to_yaml(parse(Source("a.vitals", "param k = 3\\nwhen loss > k for 5 steps -> red")).policy), end="")
-    vitals: 1
-    <BLANKLINE>
-    params:
-      k: 3
-    <BLANKLINE>
-    rules:
-      - {if: "loss > k", for: 5 steps, level: red}
     """
     remarks = Remarks.of(policy)
     blocks = [[*remarks.top, "vitals: 1", *_names(policy)]]

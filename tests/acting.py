@@ -1,0 +1,86 @@
+"""What tests of dispatch share: policies from text, transitions by hand, and streams of them at random."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from hypothesis import strategies as st
+
+from vitalsdsl import rules
+from vitalsdsl.delivery import Retry
+from vitalsdsl.dispatch import Dispatcher
+from vitalsdsl.journal import Journal
+from vitalsdsl.memory import Memory
+from vitalsdsl.parser import parse
+from vitalsdsl.points import RunInfo
+from vitalsdsl.rules import Level
+from vitalsdsl.source import Source
+from vitalsdsl.tracker import Port
+from vitalsdsl.verdict import Transition
+
+G, Y, O, R = Level.GREEN, Level.YELLOW, Level.ORANGE, Level.RED  # noqa: E741
+QUICK = Retry(attempts=3, first=0.001, most=0.002, total=1.0)
+START = 1_800_000_000.0
+
+
+def policy(text: str) -> rules.Policy:
+    parsed = parse(Source("a.vitals", text))
+    assert parsed.ok, parsed.diagnostics
+    return parsed.policy
+
+
+def three(more: str = "") -> str:
+    """Rules a, b, c that can come to every level."""
+    return more + "\n" + "\n".join(f"rule {name} {{ when loss > 3 -> yellow }}" for name in "abc")
+
+
+def change(
+    rule: str, step: int, to: Level, from_: Level = G, *, attempt: int = 0, member: str | None = None, **more: Any
+) -> Transition:
+    more.setdefault("reason", "condition")
+    return Transition("run", attempt, rule, member, step, step, from_, to, **more)
+
+
+def dispatcher(
+    text: str, *ports: Port, journal: Journal | None = None, start_worker: bool = False, **options: Any
+) -> Dispatcher:
+    options.setdefault("clock", lambda: START)
+    options.setdefault("retry", QUICK)
+    return Dispatcher(
+        policy(text), ports or (Memory(),), journal if journal is not None else Journal(), RunInfo("run"),
+        start_worker=start_worker, **options,
+    )  # fmt: skip
+
+
+@st.composite
+def streams(draw: st.DrawFn) -> list[list[Transition]]:
+    """Batches as an evaluator gives them: steps in order, rewinds with what they supersede, each rule one change a step."""
+    levels: dict[tuple[str, str | None], Level] = {}
+    step, attempt = 0, 0
+    batches: list[list[Transition]] = []
+    subjects = [("a", None), ("b", None), ("c", "0"), ("c", "1")]
+    for _ in range(draw(st.integers(1, 25))):
+        batch: list[Transition] = []
+        if draw(st.integers(0, 9)) == 0:
+            step, attempt = max(0, step - draw(st.integers(1, 30))), attempt + 1
+            for subject, level in list(levels.items()):
+                now = draw(st.sampled_from(Level))
+                if now is not level:
+                    batch.append(_of(subject, step, now, level, attempt, "superseded"))
+                    levels[subject] = now
+        else:
+            step += draw(st.integers(1, 12))
+            for subject in subjects:
+                level, now = levels.get(subject, G), draw(st.sampled_from(Level))
+                if now is not level and draw(st.booleans()):
+                    batch.append(_of(subject, step, now, level, attempt, "condition"))
+                    levels[subject] = now
+        if batch:
+            batches.append(batch)
+    return batches
+
+
+def _of(subject: tuple[str, str | None], step: int, to: Level, before: Level, attempt: int, why: str) -> Transition:
+    rule, member = subject
+    return change(rule, step, to, before, attempt=attempt, member=member, reason=why, time=math.nan)
