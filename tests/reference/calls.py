@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable, Sequence
 from fractions import Fraction
@@ -17,8 +18,8 @@ from .values import (
     Length,
     Unknown,
     Value,
-    any_of,
     all_of,
+    any_of,
     divide,
     elementwise,
     logarithm,
@@ -235,7 +236,7 @@ def _monotone(test: Callable[[float, float], bool]) -> Callable[..., Value]:
         xs = [p.value for p in points[-n:]]
         if any(math.isnan(x) for x in xs):
             return NONFINITE
-        return all(test(a, b) for a, b in zip(xs, xs[1:]))
+        return all(test(a, b) for a, b in itertools.pairwise(xs))
 
     return run
 

@@ -60,8 +60,8 @@ class ClauseState:
             if self.rule.unknown_reset:  # unknown counts as false in the `for` of its `when` clauses, nowhere else
                 self.holding.feed(False, moment.step, moment.time)
             return
-        holds = self.holding.feed(value, moment.step, moment.time)
-        cleared = self.clearing.feed(not value, moment.step, moment.time)
+        holds = self.holding.feed(value is True, moment.step, moment.time)
+        cleared = self.clearing.feed(value is False, moment.step, moment.time)
         if self.fired is not None and value:
             self.true_after += 1
             self._climb(streams, i)
@@ -94,9 +94,10 @@ class ClauseState:
         if moment.step <= streams.moments[self.fired].step or not streams.evaluated(node, self.env, i):
             return
         value = streams.value(node, self.env, i)
-        if not isinstance(value, Unknown) and self.clear_when.feed(value, moment.step, moment.time):
-            if self.latest is not True:
-                self.forget()
+        if isinstance(value, Unknown):
+            return
+        if self.clear_when.feed(value is True, moment.step, moment.time) and self.latest is not True:
+            self.forget()
 
 
 class RuleState:
@@ -245,23 +246,29 @@ def _transition(
     }
 
 
-def evaluate(policy_text: str, rows: Iterable[Mapping[str, Any]]) -> list[Transition]:
+def evaluate(
+    policy_text: str, rows: Iterable[Mapping[str, Any]], near: list[float] | None = None
+) -> list[Transition]:
     """The transitions of a policy over rows in canonical JSON lines form.
 
     A rewind drops the points after k and starts over: the truncated history is evaluated from scratch, and only the
     transitions of the new attempt are added, with those of reason `superseded` at k where levels differ.
+
+    `near`, where given, is filled with the steps at which a comparison was decided by rounding: before blaming a
+    difference from another evaluator on a reading of the page, look there.
     """
     sys.setrecursionlimit(max(sys.getrecursionlimit(), 20_000))
     policy = parse(policy_text)
     feed = Feed()
     found: list[Transition] = []
+    near = [] if near is None else near
     pending = False
     for row in rows:
         if "rewind" in row:
             k = float(row["rewind"])
             feed.close()
             if pending:
-                found += _attempt(policy, feed.closed, feed.attempt)
+                found += _attempt(policy, feed.closed, feed.attempt, near)
             old = feed.closed
             if feed.rewind(k):
                 found += _superseded(_levels(policy, old), _levels(policy, feed.closed), k)
@@ -271,13 +278,15 @@ def evaluate(policy_text: str, rows: Iterable[Mapping[str, Any]]) -> list[Transi
             pending = True
     feed.close()
     if pending:
-        found += _attempt(policy, feed.closed, feed.attempt)
+        found += _attempt(policy, feed.closed, feed.attempt, near)
     return found
 
 
-def _attempt(policy: Policy, closed: list[Moment], attempt: int) -> list[Transition]:
+def _attempt(policy: Policy, closed: list[Moment], attempt: int, near: list[float]) -> list[Transition]:
     run = Run(policy, closed)
-    return [t for i, t in run.transitions() if run.moments[i].attempt == attempt]
+    found = [t for i, t in run.transitions() if run.moments[i].attempt == attempt]
+    near += run.streams.near
+    return found
 
 
 def _levels(policy: Policy, closed: list[Moment]) -> Levels:

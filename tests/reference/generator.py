@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 from typing import Any
 
 from .series import Shape, random_rows, random_shape
@@ -69,7 +70,7 @@ class _Writer:
         if self.shape.timed and samples and kind < 0.45:
             return f"{max(1, round(points * self.gap(name)))} min"
         if self.lengths and kind < 0.5:
-            return self.pick(*self.lengths)
+            return str(self.pick(*self.lengths))
         return self.steps(points * self.gap(name))
 
     def span(self) -> str:
@@ -235,7 +236,7 @@ class _Writer:
             (2, lambda: f"fraction({name} {op} {self.threshold(name)}, {w(name)}) > {self.pick('30%', '50%', '0.6')}"),
             (0.5, lambda: f"step {self.pick('>', '<=')} {self.some_step()}"),
             (0.5, lambda: f"count({name}) {self.pick('>', '<=')} {self.rng.randint(3, 20)}"),
-            (0.3, lambda: f"{name} > {self.scaled(f'({name} at step {self.some_step()})')}"),
+            (0.5, lambda: self.at_step(name)),
         ]
         if self.shape.timed:
             options.append((0.3, lambda: f"elapsed > {self.rng.randint(5, 60)} min"))
@@ -253,11 +254,16 @@ class _Writer:
             options.append((0.7, lambda: self.pick(*self.phases)))
         if self.shape.members and not self.variable:
             options.append((8, self.family))
-        weights = [weight for weight, _ in options]
-        return self.rng.choices([write for _, write in options], weights)[0]()  # type: ignore[no-any-return]
+        write: Callable[[], Any] = self.rng.choices([o[1] for o in options], [o[0] for o in options])[0]
+        return str(write())
 
     def some_step(self) -> int:
         return self.shape.start + round(self.rng.randint(1, self.shape.count) * self.stride)
+
+    def at_step(self, name: str) -> str:
+        """Compared only once the step has been reached: what it is worth before is a matter of reading."""
+        step = self.some_step()
+        return f"(step >= {step} and {name} {self.comparison()} {self.scaled(f'({name} at step {step})')})"
 
     def family(self) -> str:
         """A quantifier over act/layer_*."""

@@ -53,9 +53,9 @@ class Feed:
             value = as_point(raw)
             if name in ("step", "_time") or value is None:
                 continue
-            if at is None or step < at.step:  # late: counts only if newer than its own metric's newest point
-                if step <= self.newest.get(name, -math.inf):
-                    continue
+            late = at is None or step < at.step  # counts only if newer than its own metric's newest point
+            if late and step <= self.newest.get(name, -math.inf):
+                continue
             self.newest[name] = step
             (self.late if at is None else at.logged).setdefault(name, []).append(value)
 

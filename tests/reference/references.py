@@ -175,8 +175,8 @@ def accepted(streams: Streams, node: Node, env: Env, before: int) -> list[Point]
             freezer.evaluate(streams, j, lambda at: not isinstance(_chosen(streams, node, env, at), Unknown))
         for point in streams.points(x, env, j):
             if point.i == j and math.isfinite(point.value):
-                if not any([freezer.freezes(streams, j, limits) for freezer in track[1]]):
-                    track[2].append(point)
+                kept_out = [freezer.freezes(streams, j, limits) for freezer in track[1]]  # each counts for itself
+                track[2] += [] if any(kept_out) else [point]
     return [p for p in track[2] if p.i < before]
 
 

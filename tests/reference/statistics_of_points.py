@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Sequence
 from fractions import Fraction
@@ -97,7 +98,7 @@ def mad(xs: Sequence[float], scale: float = 1.4826, least: int = 5) -> Value:
 
 def neighbours(xs: Sequence[float]) -> float:
     """σ, the median absolute difference of neighbours / 0.954."""
-    return median([abs(b - a) for a, b in zip(xs, xs[1:])]) / 0.954  # type: ignore[operator]
+    return median([abs(b - a) for a, b in itertools.pairwise(xs)]) / 0.954  # type: ignore[operator]
 
 
 def _line(steps: Sequence[float], xs: Sequence[float]) -> tuple[Fraction, Fraction, Fraction]:

@@ -6,6 +6,7 @@ memo changes nothing: a value at i depends on nothing after i.
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -32,6 +33,9 @@ from .values import (
     negate,
 )
 
+ROUNDED = frozenset(
+    ("mean", "sum", "std", "var", "cv", "mad", "quantile", "slope", "resid_std", "ema", "zscore", "growth", "corr", "noise")
+)
 AGGREGATES = ("any", "all", "count", "min", "max", "mean", "median", "sum")
 
 
@@ -74,6 +78,7 @@ class Streams:
         self.moments = history.moments
         self.memo: dict[Any, Any] = {}
         self.tracks: dict[Any, Any] = {}
+        self.near: list[float] = []  # steps at which rounding may decide a comparison
 
     # ---------------------------------------------------------------- names
 
@@ -258,7 +263,7 @@ class Streams:
                 return [self.point(j, x) for j, x in self.history.of(name, i)]
         if node.kind == "call" and node.args[0] == "interval":  # a point at each edge from the second on
             edges = self.edges(node.args[1][0], env, i)
-            return [self.point(b, self.moments[b].step - self.moments[a].step) for a, b in zip(edges, edges[1:])]
+            return [self.point(b, self.moments[b].step - self.moments[a].step) for a, b in itertools.pairwise(edges)]
         found = []
         for j in self.evaluations(node, env, i):
             value = self.value(node, env, j)
@@ -356,7 +361,22 @@ class Streams:
     def _cmp(self, node: Node, env: Env, i: int) -> Value:
         """Chains `0.1 < x < 5` allowed."""
         values = [self.value(n, env, i) for n in node.args[1]]
+        if any(self._near(a, b, node) for a, b in itertools.pairwise(values)):
+            self.near.append(self.moments[i].step)
         return all_of([compare(op, a, b) for op, a, b in zip(node.args[0], values, values[1:])])
+
+    def _near(self, a: Value, b: Value, node: Node) -> bool:
+        """Whether two sides differ by rounding at most: results are right to 1e-12 relative, no better."""
+        if isinstance(a, Unknown) or isinstance(b, Unknown) or not (math.isfinite(a) and math.isfinite(b)):
+            return False
+        if a == b:
+            return self._rounded(node)
+        return abs(a - b) <= 1e-9 * max(abs(a), abs(b))
+
+    def _rounded(self, node: Node) -> bool:
+        if node.kind == "div" or (node.kind == "call" and node.args[0] in ROUNDED):
+            return True
+        return any(self._rounded(child) for child in node.children())
 
     def _and_(self, node: Node, env: Env, i: int) -> Value:
         return all_of([self.value(n, env, i) for n in node.args])
@@ -435,7 +455,7 @@ class Streams:
                 value = self.value(node, env, j)
                 if not isinstance(value, Unknown):
                     before = state
-                    state = tracker.feed(value, self.moments[j].step, self.moments[j].time)
+                    state = tracker.feed(value is True, self.moments[j].step, self.moments[j].time)
                     if state and before is not True:
                         edges.append(j)
             states.append(state)

@@ -11,7 +11,8 @@ import pytest
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent.parent))
 
-from reference.evaluator import evaluate  # noqa: E402
+from reference.evaluator import evaluate
+from reference.generator import random_case
 
 CASES = sorted((pathlib.Path(__file__).parent.parent / "conformance" / "cases").glob("*.json"))
 
@@ -37,3 +38,20 @@ def attempts(transitions: list[dict[str, Any]]) -> list[list[tuple[Any, ...]]]:
 def test_agrees_with_the_conformance_case(path: pathlib.Path) -> None:
     case = json.loads(path.read_text())
     assert attempts(evaluate(case["policy"], case["rows"])) == attempts(case["expect"])
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_appending_points_never_changes_earlier_transitions(seed: int) -> None:
+    case = random_case(seed)
+    rows = [r for r in case["rows"] if "rewind" not in r]
+    rows = sorted(rows, key=lambda r: r["step"])
+    half = len(rows) // 2
+    last = rows[half]["step"]
+    rows = rows[:half] + [r for r in rows[half:] if r["step"] > last]
+    whole = [t for t in evaluate(case["policy"], rows) if t["step"] < last]
+    part = [t for t in evaluate(case["policy"], rows[:half]) if t["step"] < last]
+    assert part == whole
+
+
+def test_a_seed_gives_one_case() -> None:
+    assert [random_case(seed) for seed in range(20)] == [random_case(seed) for seed in range(20)]

@@ -6,7 +6,6 @@ import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Union
 
 
 @dataclass(frozen=True)
@@ -26,7 +25,7 @@ NONFINITE = Unknown("nonfinite")
 UNDEFINED = Unknown("undefined")
 TOO_FEW = Unknown("too few points")
 
-Value = Union[float, bool, Unknown]
+Value = float | bool | Unknown
 
 SECONDS = {"s": 1.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
 
@@ -60,7 +59,7 @@ Span = tuple[Part, ...]
 
 def number_of(text: str) -> float:
     """`3`, `1e-4`, `20k`, `1.5B`, `30%` (0.30), correctly rounded."""
-    scale = {"k": 1000, "M": 10**6, "B": 10**9, "T": 10**12, "%": Fraction(1, 100)}
+    scale: dict[str, Fraction | int] = {"k": 1000, "M": 10**6, "B": 10**9, "T": 10**12, "%": Fraction(1, 100)}
     if text[-1] in scale:
         return float(Fraction(text[:-1]) * scale[text[-1]])
     return float(text)

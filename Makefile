@@ -1,0 +1,46 @@
+# `make demo` and `make test` do all the set-up on a fresh machine: an environment of their own in .venv.
+PYTHON ?= python3
+VENV ?= .venv
+BIN = $(VENV)/bin
+PIP = $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
+
+.PHONY: demo test lint wheel-test update clean
+
+demo: $(VENV)/demo-installed
+	$(BIN)/vitals demo
+
+test: $(VENV)/dev-installed
+	$(BIN)/python -m pytest
+
+lint: $(VENV)/dev-installed
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check vitalsdsl integrations rules tests
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+# The wheel, as users get it, in an environment that has never seen this folder.
+wheel-test: $(VENV)/dev-installed
+	rm -rf build/wheel && mkdir -p build/wheel
+	$(BIN)/python -m build --outdir build/wheel . >build/wheel/log 2>&1 || (cat build/wheel/log; false)
+	$(PYTHON) -m venv build/wheel/venv
+	build/wheel/venv/bin/python -m pip install --quiet --disable-pip-version-check build/wheel/*.whl
+	build/wheel/venv/bin/python tests/wheel_check.py
+
+update: $(VENV)/dev-installed
+	$(BIN)/python -m pytest --update
+
+$(VENV)/bin/python:
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/demo-installed: pyproject.toml constraints.txt | $(VENV)/bin/python
+	$(PIP) torch mlflow
+	$(PIP) --editable '.[demo]'
+	touch $@
+
+$(VENV)/dev-installed: pyproject.toml constraints.txt | $(VENV)/bin/python
+	$(PIP) torch mlflow wandb
+	$(PIP) --editable '.[all,dev]'
+	touch $@ $(VENV)/demo-installed
+
+clean:
+	rm -rf build dist $(VENV) vitals-demo .mypy_cache .ruff_cache .pytest_cache
