@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
-from policies_at_random import policies
 
+from tests.policies_at_random import policies
 from vitalsdsl.builder import Locator
 from vitalsdsl.digest import canonical
 from vitalsdsl.errors import PolicyError

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from policies_at_random import policies
 from ruamel.yaml import YAML
 
+from tests.policies_at_random import policies
 from vitalsdsl import yamlform
 from vitalsdsl.diagnostic import Diagnostic, render
 from vitalsdsl.digest import canonical
@@ -198,7 +198,7 @@ rule grad_norm_high "gradient norm far above its start-up baseline" {
         ("override: {core.r: {cooldown: 5 min, disabled: true}}", "override core.r { cooldown 5 min disabled }"),
         ("disable: {core.r: noisy}", 'disable core.r because "noisy"'),
         ("disable: {core.r: {because: noisy, until: 2027-01-15}}", 'disable core.r because "noisy" until "2027-01-15"'),
-        ("profiles: {p: {k: 2, d: 5 steps}}", "profile p { k = 2 d = 5 steps }"),
+        ("profiles: {p: {k: 2, lag: 5 steps}}", "profile p { k = 2 lag = 5 steps }"),
         ("parts: [{events: {e: a > 1}}, {rules: [{if: b > 1, level: red}]}, {events: {f: c > 1}}]",
          "event e = a > 1 when b > 1 -> red event f = c > 1"),
         ("vitals: 1\npolicy: p\ntitle: what for", 'policy p "what for"'),

@@ -14,6 +14,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from enum import Enum
 
 from vitalsdsl.journal import Journal
 from vitalsdsl.ledger import Record
@@ -55,6 +56,14 @@ class Job:
     deed: int = -1
     expires: float = float("inf")
     newest: str = ""
+
+
+class _Added(Enum):
+    """What became of a job that was to wait."""
+
+    AT_THE_END = 0
+    INSTEAD = 1
+    NOT = 2
 
 
 class Delivery:
@@ -157,15 +166,17 @@ class Delivery:
             lane = self._lanes[job.port.name] = _Lane(self, job.port.name)
         with self._changed:
             self._pending += 1
-        if not lane.add(job):
+        added = lane.add(job)
+        if added is _Added.NOT:
             self._say(job, "Full", f"{MOST_WAITING} things wait for it")
             self._finished(job, "too many things wait for this port")
+        if added is not _Added.AT_THE_END:
             self._settle(1)
 
-    def run(self, job: Job, is_outdated: bool) -> None:
+    def run(self, job: Job) -> None:
         """Do a job to its end, and settle it. After the end of the run nothing new is begun."""
         try:
-            if not is_outdated and not self._over.is_set():
+            if not self._over.is_set():
                 self._finished(job, self.attempt(job))
         finally:
             self._settle(1)
@@ -214,22 +225,26 @@ class _Lane:
 
     def __init__(self, delivery: Delivery, name: str) -> None:
         self._delivery = delivery
-        self._jobs: deque[Job] = deque()
-        self._changed = threading.Condition()
+        self._jobs: deque[Job | str] = deque()
         self._newest: dict[str, Job] = {}
+        self._changed = threading.Condition()
         self.is_busy = False
         threading.Thread(target=self._work, name=f"vitals-{name}", daemon=True).start()
 
-    def add(self, job: Job) -> bool:
+    def add(self, job: Job) -> _Added:
+        """Let a job wait. One whose `newest` waits already takes the place of the older."""
         with self._changed:
+            if job.newest in self._newest:
+                self._newest[job.newest] = job
+                return _Added.INSTEAD
             if len(self._jobs) >= MOST_WAITING:
-                return False
+                return _Added.NOT
             if job.newest:
                 self._newest[job.newest] = job
-            self._jobs.append(job)
+            self._jobs.append(job.newest or job)
             self.is_busy = True
             self._changed.notify()
-            return True
+            return _Added.AT_THE_END
 
     def wake(self) -> None:
         with self._changed:
@@ -243,5 +258,6 @@ class _Lane:
                 if not self._jobs:
                     return
                 job = self._jobs.popleft()
-                outdated = bool(job.newest) and self._newest.get(job.newest) is not job
-            self._delivery.run(job, outdated)
+                if isinstance(job, str):
+                    job = self._newest.pop(job)
+            self._delivery.run(job)

@@ -201,18 +201,23 @@ class Dispatcher:
         return sorted(jobs, key=lambda job: job.expires)
 
     def _job(self, port: Port, record: Record, at: int, transition: Transition) -> Job:
+        deed = record["deeds"][at]
+        is_request = registry()[deed["action"]].effect is Effect.REQUEST
+        expires = record["at"] + self._lifetime if is_request else float("inf")
+        act = partial(self._post, port, record, at, transition)
+        return Job(port, f"post `{deed['text']}`", act, record["id"], self._run.name, at, expires)
+
+    def _post(self, port: Port, record: Record, at: int, transition: Transition) -> None:
+        """One deed by one port, put into words only now: in the port's thread, not in the training loop's."""
         asked = messages.asked_of(record, at)
-        what, expires = f"post `{asked.text}`", float("inf")
         if asked.action.effect is Effect.REQUEST:
-            request = messages.request(record, at, transition, self._lifetime)
-            act, expires = partial(port.request, request), request.expires_at
+            port.request(messages.request(record, at, transition, self._lifetime))
+            return
+        alert = messages.alert(record, transition, self._provisions.of(transition.rule), self._run)
+        if asked.action.effect is Effect.NOTIFY:
+            port.notify(asked.arguments["channel"], alert)
         else:
-            alert = messages.alert(record, transition, self._provisions.of(transition.rule), self._run)
-            if asked.action.effect is Effect.NOTIFY:
-                act = partial(port.notify, asked.arguments["channel"], alert)
-            else:
-                act = partial(port.alert, alert)
-        return Job(port, what, act, record["id"], self._run.name, at, expires)
+            port.alert(alert)
 
     # ---------------------------------------------------------------- the start
 

@@ -16,6 +16,9 @@ from vitalsdsl.source import Span
 Unit = Literal["steps", "samples", "epochs", "tokens", "s", "min", "h", "d"]
 SECONDS: dict[str, float] = {"s": 1.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
 
+_set = object.__setattr__
+_known_defaults: dict[type[Node], dict[str, Any]] = {}
+
 
 class Node(BaseModel):
     """A piece of a policy. Equal pieces at different places are different nodes: compare their text instead."""
@@ -27,7 +30,23 @@ class Node(BaseModel):
     @classmethod
     def build(cls, span: Span, **fields: Any) -> Self:
         """A node from parts already known to be right: what parsers use, since validation would double their time."""
-        return cls.model_construct(span=span, **fields)
+        values = {**cls._defaults(), **fields}
+        values["span"] = span
+        node = cls.__new__(cls)
+        _set(node, "__dict__", values)
+        _set(node, "__pydantic_fields_set__", {"span", *fields})
+        _set(node, "__pydantic_extra__", None)
+        _set(node, "__pydantic_private__", None)
+        return node
+
+    @classmethod
+    def _defaults(cls) -> dict[str, Any]:
+        """The fields in their order, for `children` goes by it."""
+        found = _known_defaults.get(cls)
+        if found is None:
+            found = {name: None if f.is_required() else f.get_default() for name, f in cls.model_fields.items()}
+            _known_defaults[cls] = found
+        return found
 
     def children(self) -> Iterator[Node]:
         """The nodes directly inside this one, in the order in which they are written."""

@@ -1,4 +1,4 @@
-"""The one way in which a piece of a policy is written: unit spelled out, one space round operators, no idle parentheses.
+"""The one way in which a piece of a policy is written: unit spelled out, spaces round operators, no idle brackets.
 
 The text of an expression says all that it means, so that equal texts are equal conditions wherever names mean the same.
 """

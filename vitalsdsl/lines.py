@@ -21,7 +21,7 @@ class Line:
     """One line of the result. `start` and `end` are where it comes from in the file, if it does.
 
     `opens` and `closes` are for the first and the last line of a block; `blank` where a blank line goes before it;
-    `above` are comments on lines of their own, each with whether a blank line goes before it; `beside` is one behind it.
+    `above` are comments on lines of their own, each with whether a blank line goes before it; `beside` is one behind.
     """
 
     text: str

@@ -120,7 +120,7 @@ def _use(wording: Wording, node: rules.Use) -> str:
     return f'use "{node.reference}"{namespace}{values}'
 
 
-def _axis(wording: Wording, node: rules.Axis) -> str:
+def _axis(_: Wording, node: rules.Axis) -> str:
     return f'axis "{node.metric}"'
 
 

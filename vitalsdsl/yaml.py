@@ -36,7 +36,7 @@ def parse_yaml(source: Source) -> Parsed:
         tree = read_tree(source)
     except Unreadable as error:
         return Parsed(empty.policy, (error.finding,))
-    if tree is None or isinstance(tree, Scalar) and tree.is_empty:
+    if tree is None or (isinstance(tree, Scalar) and tree.is_empty):
         return empty
     return _Reading(source).run(tree)
 

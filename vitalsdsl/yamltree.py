@@ -23,13 +23,13 @@ MAX_NODES = 200_000
 _PROBLEMS = (
     (r"character '\\t'", "there is a tab here", "YAML is indented with spaces only"),
     (r"character '(.)' that cannot start", "a value cannot begin with `{0}`", "put the value in quotes"),
-    (r"mapping values are not allowed", "a second `:` on this line, or a line indented wrongly", "put the value in quotes"),
-    (r"unknown escape character '(.)'", "`\\{0}` means nothing between double quotes", "use single quotes, or write `\\\\`"),
+    (r"mapping values are not", "a second `:` on this line, or a line indented wrongly", "put the value in quotes"),
+    (r"unknown escape character '(.)'", "`\\{0}` means nothing in double quotes", "use single quotes, or write `\\\\`"),
     (r"unexpected end of stream", "a quote is opened and not closed", "close it"),
     (r"expected ',' or '\]'", "a `[` is opened and not closed", "close it with `]`"),
-    (r"expected ',' or '\}'", "a `{{` is opened and not closed", "close it with `}}`, and put values with commas in quotes"),
+    (r"expected ',' or '\}'", "a `{{` is opened and not closed", "close it with `}}`; quote values with commas"),
     (r"could not find expected ':'", "a key without a `:`", "write `key: value`"),
-    (r"expected <block end>", "this line does not belong to the lines above it", "indent it like them, or quote the value"),
+    (r"expected <block end>", "this line does not belong to the lines above it", "indent it like them, or use quotes"),
     (r"expected the node content", "a value is missing before this", "write it, or put it in quotes"),
     (r"<document start>", "something stands after the end of the policy", "remove it"),
 )  # fmt: skip
@@ -172,7 +172,8 @@ class _Growing:
         if event.tag is not None or span.text.startswith("!"):
             self._refuse("V055", "a `!` tag says what a value is; a policy has none", word, "remove the tag")
         self.nodes += 1
-        if self.nodes > MAX_NODES or len(self.open) >= MAX_DEPTH:
+        deep = len(self.open) >= MAX_DEPTH and type(event).__name__ != "ScalarEvent"
+        if self.nodes > MAX_NODES or deep:
             what = f"more than {MAX_NODES:,} values" if self.nodes > MAX_NODES else f"nested more than {MAX_DEPTH} deep"
             self._refuse("V056", f"this is {what}", word, "no policy needs that")
 
@@ -231,7 +232,9 @@ def _positions(scalar: Scalar) -> list[int]:
     found: list[int] = []
     for char in scalar.text:
         blank = char in " \t\n"
-        while at < end and (scalar.style == '"' and raw.startswith(("\\\n", "\\\r\n"), at) or _skipped(raw[at], blank)):
+        while at < end and (
+            (scalar.style == '"' and raw.startswith(("\\\n", "\\\r\n"), at)) or _skipped(raw[at], blank)
+        ):
             at += 2 if raw[at] == "\\" else 1
         found.append(min(at, end))
         if blank and at < end and raw[at] not in " \t\r\n\\":

@@ -66,7 +66,7 @@ def _arranged(statements: tuple[Statement, ...]) -> tuple[list[Statement], list[
         if not isinstance(statement, moved):
             continue
         seen = [type(s) for s in parts[-1]] if parts else []
-        if not parts or type(statement) in seen and seen[-1] is not type(statement):
+        if not parts or (type(statement) in seen and seen[-1] is not type(statement)):
             parts.append([])
         parts[-1].append(statement)
     top = [s for s in statements if not isinstance(s, moved)]

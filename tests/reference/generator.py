@@ -306,6 +306,8 @@ class _Writer:
                 options += f" stale after {self.steps(gap * self.pick(1, 2, 4))}"
             if self.chance(0.2):
                 options += " allow nonfinite"
+            if self.chance(0.2):
+                options += f" reduce {self.pick('last', 'mean', 'max', 'min')}"
             self.lines.append(f'metric {name} = "{name}", "train/{name}"{options}')
         if self.chance(0.2):
             self.lines.append("param k = 1.5 in 1.1 .. 10")

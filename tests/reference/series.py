@@ -64,6 +64,7 @@ class _Series:
         self.noise = rng.choice([0.0, 0.02, 0.1, 0.3]) * self.base
         self.trend = rng.choice([0.0, 0.0, -0.004, 0.01]) * self.base
         self.jumps = rng.choice([0.0, 0.02, 0.05, 0.1])
+        self.whole = name in shape.members  # each row has every member of a family
         self.left = 0  # points until an excursion ends
 
     def next(self) -> Any:
@@ -80,7 +81,7 @@ class _Series:
         self.base += self.trend
         self.level += self.trend
         if rng.random() < self.shape.odd:
-            return rng.choice(ODD)
+            return rng.choice(ODD[:3] if self.whole else ODD)
         value = self.level + rng.gauss(0, self.noise)
         return round(value / self.unit) * self.unit if self.shape.grid else value
 
@@ -119,7 +120,11 @@ def _split(rng: random.Random, row: Row, shape: Shape) -> list[Row]:
     head = {k: v for k, v in row.items() if k in ("step", "_time")}
     names = [k for k in row if k not in head]
     cut = rng.randint(0, len(names))
-    return [head | {k: row[k] for k in names[:cut]}, head | {k: row[k] for k in names[cut:]}]
+    first, second = head | {k: row[k] for k in names[:cut]}, head | {k: row[k] for k in names[cut:]}
+    for name in names[:cut]:
+        if isinstance(row[name], float) and rng.random() < 0.3:  # two points of one metric at one step
+            second[name] = row[name] * rng.choice([0.5, 1.0, 2.0])
+    return [first, second]
 
 
 def _rewind(rng: random.Random, rows: list[Row], step: int, shape: Shape) -> int:

@@ -34,7 +34,7 @@ from .values import (
 )
 
 ROUNDED = frozenset(
-    ("mean", "sum", "std", "var", "cv", "mad", "quantile", "slope", "resid_std", "ema", "zscore", "growth", "corr", "noise")
+    "mean sum std var cv mad quantile slope resid_std ema zscore growth corr noise".split()  # noqa: SIM905
 )
 AGGREGATES = ("any", "all", "count", "min", "max", "mean", "median", "sum")
 
@@ -67,6 +67,13 @@ class Reads:
 
     def __or__(self, other: Reads) -> Reads:
         return Reads(self.metrics | other.metrics, self.every or other.every, self.waits | other.waits)
+
+
+def _binary(function: Callable[[float, float], float]) -> Callable[..., Value]:
+    def run(self: Streams, node: Node, env: Env, i: int) -> Value:
+        return elementwise(function, self.value(node.args[0], env, i), self.value(node.args[1], env, i))
+
+    return run
 
 
 class Streams:
@@ -346,12 +353,6 @@ class Streams:
 
     def _neg(self, node: Node, env: Env, i: int) -> Value:
         return elementwise(lambda x: -x, self.value(node.args[0], env, i))
-
-    def _binary(function: Callable[[float, float], float]) -> Callable[..., Value]:  # type: ignore[misc]
-        def run(self: Streams, node: Node, env: Env, i: int) -> Value:
-            return elementwise(function, self.value(node.args[0], env, i), self.value(node.args[1], env, i))
-
-        return run
 
     _add = _binary(lambda a, b: a + b)
     _sub = _binary(lambda a, b: a - b)

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import json
 import pathlib
-import sys
 from typing import Any
 
 import pytest
 
-sys.path.insert(0, str(pathlib.Path(__file__).parent.parent))
-
-from reference.evaluator import evaluate
-from reference.generator import random_case
+from .evaluator import evaluate
+from .generator import random_case
 
 CASES = sorted((pathlib.Path(__file__).parent.parent / "conformance" / "cases").glob("*.json"))
 

@@ -7,6 +7,9 @@ from collections import deque
 
 from sortedcontainers import SortedList
 
+from vitalsdsl.kernels.exact import midpoint
+from vitalsdsl.kernels.ordered import middle
+from vitalsdsl.kernels.selection import Selection, outwards
 from vitalsdsl.kernels.state import State
 from vitalsdsl.types import SAMPLES, STEPS, Extent, Reason
 
@@ -33,6 +36,7 @@ class Accepted(State):
         self.restored()
 
     def restored(self) -> None:
+        self._selection = Selection()
         self._sorted = SortedList(value for _, value in self.points)
         values = [value for _, value in self.points]
         self._steps = SortedList(abs(b - a) for a, b in zip(values, values[1:]))
@@ -87,7 +91,7 @@ class Accepted(State):
     def usual(self, step: int, time: float) -> float:
         """The median of the accepted points."""
         if self._usual is None:
-            self._usual = median(self._sorted) if self.is_known else math.nan
+            self._usual = midpoint(*middle(self._sorted)) if self.is_known else math.nan
         return self._usual
 
     def noise(self, step: int, time: float) -> float:
@@ -95,43 +99,14 @@ class Accepted(State):
         if self._noise is None:
             self._noise = math.nan
             if self.is_known:
-                centre = median(self._sorted)
-                mad = 1.4826 * median_distance(self._sorted, centre)
-                self._noise = max(mad, median(self._steps) / 0.954)
+                n = len(self._sorted)
+                distances = outwards(self._sorted, *middle(self._sorted))
+                nearer, farther = self._selection.find(distances, (n + 1) // 2)
+                half = nearer if n % 2 else midpoint(nearer, farther)
+                self._noise = max(1.4826 * 2 * half, midpoint(*middle(self._steps)) / 0.954)
         return self._noise
 
     def reason(self, step: int, time: float) -> Reason:
         if self.first != self.first:
             return Reason.ABSENT
         return Reason.TOO_FEW if self._is_warm() else Reason.WARMING
-
-
-def median(ordered: SortedList) -> float:
-    """The middle of sorted numbers; of an even number the mean of the middle two."""
-    n = len(ordered)
-    low, high = ordered[(n - 1) // 2], ordered[n // 2]
-    return float(low if low == high else low / 2 + high / 2 if abs(low) > 1e300 else (low + high) / 2)
-
-
-def median_distance(ordered: SortedList, centre: float) -> float:
-    """The median of abs(x - centre) over sorted numbers, without sorting the distances.
-
-    The k nearest of them are neighbours in the order, so a search over where that stretch begins is enough.
-    """
-    n = len(ordered)
-    if n % 2:
-        return _nearest(ordered, centre, n // 2 + 1)
-    low, high = _nearest(ordered, centre, n // 2), _nearest(ordered, centre, n // 2 + 1)
-    return low if low == high else (low + high) / 2
-
-
-def _nearest(ordered: SortedList, centre: float, k: int) -> float:
-    """The k-th smallest distance to the centre."""
-    begin, end = 0, len(ordered) - k
-    while begin < end:
-        middle = (begin + end) // 2
-        if centre - ordered[middle] > ordered[middle + k] - centre:
-            begin = middle + 1
-        else:
-            end = middle
-    return max(abs(ordered[begin] - centre), abs(ordered[begin + k - 1] - centre))
