@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 import threading
 from collections.abc import Callable
@@ -34,15 +35,11 @@ class _Building:
         return lambda children: method(_readings.builders[-1], children)
 
 
-def read(text: str, start: str, builder: Builder, begin: int = 0, end: int | None = None) -> Any:
-    """What text[begin:end] says, read by this rule of the grammar; raises lark's UnexpectedInput where it says nothing.
-
-    Places are counted in the whole text.
-    """
-    stretch = lark.TextSlice(text, begin, len(text) if end is None else end)
+def read(text: str, start: str, builder: Builder) -> Any:
+    """What a text says, read by this rule of the grammar; raises lark's UnexpectedInput where it says nothing."""
     _readings.builders.append(builder)
     try:
-        return _tables().parse(stretch, start=start)
+        return _tables().parse(text, start=start)
     finally:
         _readings.builders.pop()
 
@@ -62,6 +59,7 @@ def _tables() -> lark.Lark:
                 "start": list(STARTS),
                 "keep_all_tokens": True,
                 "maybe_placeholders": False,
+                "g_regex_flags": re.ASCII,
                 "transformer": _Building(),
             }
             cache = _cache_file()

@@ -289,3 +289,36 @@ def _without_gc() -> Iterator[None]:
         yield
     finally:
         gc.enable()
+
+
+_lock = threading.Lock()
+_loaded: list[lark.Lark] = []
+
+
+def _grammar() -> lark.Lark:
+    """The parser's tables, built once a process and kept in the user's own cache folder between processes."""
+    with _lock:
+        if not _loaded:
+            text = (Path(__file__).parent / "grammar.lark").read_text("utf-8")
+            options: dict[str, Any] = {
+                "parser": "lalr",
+                "lexer": "contextual",
+                "start": ["start", "condition", "span", "duration", "value", "rung", "action", "setting"],
+                "keep_all_tokens": True,
+                "maybe_placeholders": False,
+            }
+            cache = _cache_file()
+            _loaded.append(lark.Lark(text, cache=str(cache) if cache else False, **options))
+    return _loaded[0]
+
+
+def _cache_file() -> Path | None:
+    root = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
+    folder = Path(root) / "vitalsdsl"
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        mine = os.access(folder, os.W_OK) and (not hasattr(os, "getuid") or folder.stat().st_uid == os.getuid())
+    except (OSError, RuntimeError):
+        return None
+    version = f"{lark.__version__}-{sys.version_info.major}.{sys.version_info.minor}"
+    return folder / f"grammar-{version}.bin" if mine else None

@@ -75,7 +75,8 @@ def read(
     tested: Mapping[str, set[str]] | None = None,
     today: datetime.date | None = None,
 ) -> tuple[LoadedPolicy | None, list[Diagnostic]]:
-    """A policy if it has no errors, and all findings. `tested` are the rules that tests cover, where they are known."""
+    """A policy if it means something, and all findings. What lints find, grave or not, is advice: it does not keep a
+    policy from being used. `tested` are the rules that tests cover, where they are known."""
     name = os.fspath(reference)
     source = Source(name, text) if text is not None else _source(name)
     if isinstance(source, Diagnostic):
@@ -89,11 +90,9 @@ def read(
     found = merge.diagnostics
     found += check(policy, frozenset(merge.broken))
     found += Provisions(policy).diagnostics
-    if not any(d.is_error for d in found):
-        found += run_lints(policy, tested=tested)
-    found = in_order(found)
     if any(d.is_error for d in found):
-        return None, found
+        return None, in_order(found)
+    found = in_order([*found, *run_lints(policy, tested=tested)])
     title = policy.name or Path(name).name.split(".")[0] or "policy"
     loaded = LoadedPolicy(policy, digest(policy), title, source.text, name, tuple(merge.sources), tuple(found))
     return loaded, found

@@ -216,7 +216,7 @@ def unique(name: str, taken: set[str]) -> str:
 
 def _subject_level(rule: rules.Rule, scope: Scope) -> str:
     clause = rule.body.clauses[0]
-    subject = "run"
+    subject = "rule"
     for node in clause.condition.walk():
         if isinstance(node, ex.Family):
             subject = node.path

@@ -339,6 +339,32 @@ def _arrow(p: _Place) -> Diagnostic | None:
     return None
 
 
+def _small_letters(p: _Place) -> Diagnostic | None:
+    """`AND`, `is NaN`: words of the language are written small."""
+    word = p.word.lower()
+    small = word in RESERVED or word in ("nan", "inf", "finite", *LEVELS)
+    if p.word != word and small and word.upper() in p.expected and "NUMBER" not in p.expected:
+        return p.error("V027", f"`{p.word}` is written in small letters", f"write `{word}`")
+    if p.word != word and word in ("nan", "inf", "finite") and "STATE" in p.expected:
+        return p.error("V027", f"`{p.word}` is written in small letters", f"write `{word}`")
+    if "STATE" in p.expected and re.search(r"\bis(\s+not)?\s*$", p.before):
+        return p.error("V034", f"`{p.word}` is nothing that a metric can be", "`nan`, `inf` or `finite`",
+                       "other comparisons are written `>`, `<`, `==`")  # fmt: skip
+    return None
+
+
+def _broken_arrow(p: _Place) -> Diagnostic | None:
+    """`loss > -> red`: what the minus of an arrow was taken for."""
+    if p.rest.startswith(">") and p.text[p.at - 1 : p.at] == "-" and p.at > p.start:
+        at, previous = _Place(p.text, p.start, p.at - 1, p.end, p.expected, p.locator).previous()
+        return p.error("V035", f"a value is missing after `{previous}`", "after this", at=at, length=len(previous))
+    of = re.search(r"(\d+)\s+of\s+(\d+)\s*$", p.before)
+    if of and "SAMPLES" in p.expected:
+        return p.error("V001", f"`{of[0].strip()}` of what?", f"{of[2]} what?", f"write `{of[0].strip()} samples`",
+                       at=p.start + of.start(), length=len(of[0].rstrip()))  # fmt: skip
+    return None
+
+
 def _missing_words(p: _Place) -> Diagnostic | None:
     at, previous = p.previous()
     here = p.error
@@ -398,6 +424,8 @@ def _could(p: _Place) -> str:
 
 _MISTAKES: tuple[Callable[[_Place], Diagnostic | None], ...] = (
     _quotes,
+    _broken_arrow,
+    _small_letters,
     _levels,
     _durations,
     _numbers,

@@ -232,10 +232,8 @@ def _positions(scalar: Scalar) -> list[int]:
     found: list[int] = []
     for char in scalar.text:
         blank = char in " \t\n"
-        while at < end and (
-            (scalar.style == '"' and raw.startswith(("\\\n", "\\\r\n"), at)) or _skipped(raw[at], blank)
-        ):
-            at += 2 if raw[at] == "\\" else 1
+        while at < end and (skipped := _skipped(raw, at, scalar.style, blank)):
+            at += skipped
         found.append(min(at, end))
         if blank and at < end and raw[at] not in " \t\r\n\\":
             continue
@@ -243,9 +241,11 @@ def _positions(scalar: Scalar) -> list[int]:
     return [*found, min(max(at, (found[-1] + 1) if found else at), end)]
 
 
-def _skipped(char: str, before_blank: bool) -> bool:
-    """White space that folding has taken away."""
-    return char in " \t\r\n" and not before_blank
+def _skipped(raw: str, at: int, style: str, before_blank: bool) -> int:
+    """How many characters here have been taken away by folding: white space, or a line break that is escaped."""
+    if style == '"' and raw.startswith(("\\\n", "\\\r\n"), at):
+        return 2
+    return 0 if before_blank or raw[at] not in " \t\r\n" else 1
 
 
 def _width(raw: str, at: int, style: str, char: str) -> int:

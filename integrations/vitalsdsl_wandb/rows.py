@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Mapping
 from typing import Any, Protocol
 
@@ -46,20 +47,25 @@ def _flatten(data: Mapping[str, Any], prefix: str, flat: dict[str, float], depth
             flat[prefix + key] = x
 
 
+def commits(step: int | None, commit: bool | None) -> bool:
+    """Whether a call of `run.log` completes its row: unless it says otherwise, one without a step does."""
+    return step is None if commit is None else bool(commit)
+
+
 class Rows:
-    """The row that is open in one run, and the rules by which it commits.
+    """The row that is open in one run, and the rules by which it commits. `first` is W&B's step at the beginning.
 
     `log(d)` commits; `commit=False` gathers; `step=n` gathers under n until a call with a later step, or one without a
     step, which joins it and commits. A step below the current one is dropped, as W&B drops it. The step on which rules
     are evaluated is that of `axis` (a logged key), else a trainer's own step key where there is one, else W&B's.
     """
 
-    def __init__(self, run: str, take: Takes, axis: str | None = None) -> None:
+    def __init__(self, run: str, take: Takes, axis: str | None = None, first: int = 0) -> None:
         self.run = run
         self.take = take
         self.axis = axis
         self.dropped = 0
-        self._step = 0
+        self._step = first
         self._open: dict[str, float] = {}
         self._is_open = False
         self._newest_axis: int | None = None
@@ -77,7 +83,7 @@ class Rows:
                 self._step = step
         self._open.update(flatten(data))
         self._is_open = True
-        if commit if commit is not None else step is None:
+        if commits(step, commit):
             self._commit()
             self._step += 1
 
@@ -93,19 +99,29 @@ class Rows:
 
     def _axis_step(self, values: dict[str, float]) -> int:
         if self.axis is None:
-            for key in TRAINER_STEPS:
-                if key in values:
-                    self.axis = key
-                    self._say(f"the step is taken from `{key}`")
-                    break
+            self._find_axis(values)
         if self.axis is None:
+            self._newest_axis = self._step
             return self._step
         x = values.get(self.axis)
-        if x is not None and x == x and abs(x) < 2**63:
-            self._newest_axis = int(x)
+        if x is not None and math.isfinite(x):
+            at = int(x)
+            if self._newest_axis is not None and at < self._newest_axis:
+                self._say(f"`{self.axis}` went back (from {self._newest_axis} to {at}): what is logged below a metric's "
+                          "newest step counts for no rule; after a rollback, call `monitor(run_id).rewind(step)`")  # fmt: skip
+            self._newest_axis = at
         elif self._newest_axis is None:
             self._say(f"rows before the first `{self.axis}` count at step 0")
         return self._newest_axis or 0
+
+    def _find_axis(self, values: dict[str, float]) -> None:
+        """A trainer's step that begins below W&B's steps that have counted already would make all its rows late."""
+        for key in TRAINER_STEPS:
+            x = values.get(key)
+            if x is not None and math.isfinite(x) and x >= (self._newest_axis or 0):
+                self.axis = key
+                self._say(f"the step is taken from `{key}`")
+                return
 
     def _say(self, text: str) -> None:
         if text.split("(")[0] not in self._said:

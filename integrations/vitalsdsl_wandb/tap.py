@@ -1,4 +1,8 @@
-"""Where every row of a process passes: `Run.log`. W&B's call first, then ours; nothing of ours raises."""
+"""Where every row of a process passes: `Run.log`. W&B's call first, then ours; nothing of ours raises.
+
+What escapes: a bound `run.log` that was kept in a variable before the first `attach`, rows that W&B's core makes itself
+(TensorBoard sync, system metrics, `wandb.watch`), and other processes.
+"""
 
 from __future__ import annotations
 
@@ -19,9 +23,11 @@ _MARK = "_vitals_original"
 class Sink(Protocol):
     """Who is told of calls and of ends."""
 
-    def logged(self, run: Any, data: Any, step: int | None, commit: bool | None) -> None: ...
+    def logged(self, run: Any, data: Any, step: int | None, commit: bool | None) -> None:
+        """W&B has taken a call of `run.log`."""
 
-    def ending(self, run: Any) -> None: ...
+    def ending(self, run: Any) -> None:
+        """W&B is about to finish a run; until this returns, tags and alerts still get into it."""
 
 
 def wandb_module() -> Any:
@@ -42,31 +48,37 @@ _sinks: list[Sink] = []
 
 
 def install(sink: Sink) -> None:
-    """Have a sink told of every `Run.log` and `Run.finish` of this process; the wrapping itself is put on once."""
-    _sinks.append(sink)
+    """Have a sink told of every `Run.log`, and of every run's end; the wrapping itself is put on once."""
     run_type = run_class()
-    if not hasattr(run_type.log, _MARK):
-        run_type.log = _wrap_log(run_type.log)
-        run_type.finish = _wrap_finish(run_type.finish)
+    _sinks.append(sink)
+    # `with wandb.init()` ends a run through `__exit__`, which does not come by `finish`.
+    for name, wrap in (("log", _wrap_log), ("finish", _wrap_end), ("__exit__", _wrap_end)):
+        method = getattr(run_type, name)
+        if not hasattr(method, _MARK):
+            setattr(run_type, name, wrap(method))
     _rebind()
 
 
 def remove(sink: Sink) -> None:
-    """Tell a sink no more; with the last one the wrapping comes off."""
+    """Tell a sink no more; with the last one the wrapping comes off, unless somebody has wrapped it in turn."""
     with contextlib.suppress(ValueError):
         _sinks.remove(sink)
+    if _sinks:
+        return
     run_type = run_class()
-    if not _sinks and hasattr(run_type.log, _MARK):
-        run_type.log = getattr(run_type.log, _MARK)
-        run_type.finish = getattr(run_type.finish, _MARK)
-        _rebind()
+    for name in ("log", "finish", "__exit__"):
+        method = getattr(run_type, name)
+        original = getattr(method, _MARK, None)
+        if original is not None and getattr(method, "__wrapped__", None) is original:
+            setattr(run_type, name, original)
+    _rebind()
 
 
 def _rebind() -> None:
     """`wandb.init` puts bound methods on the module: bind them anew for a run that is already there."""
     wandb = wandb_module()
     run = getattr(wandb, "run", None)
-    if run is not None and isinstance(run, run_class()):
+    if isinstance(run, run_class()) and getattr(wandb.log, "__self__", None) is run:
         wandb.log = run.log
 
 
@@ -90,9 +102,9 @@ def _tell_logged(run: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Non
             logger.exception("vitals: a logged row could not be read; training goes on")
 
 
-def _wrap_finish(original: Callable[..., Any]) -> Callable[..., Any]:
+def _wrap_end(original: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(original)
-    def finish(self: Any, *args: Any, **kwargs: Any) -> Any:
+    def end(self: Any, *args: Any, **kwargs: Any) -> Any:
         for sink in tuple(_sinks):
             try:
                 sink.ending(self)
@@ -100,5 +112,5 @@ def _wrap_finish(original: Callable[..., Any]) -> Callable[..., Any]:
                 logger.exception("vitals: the end of run %s could not be handled", getattr(self, "id", "?"))
         return original(self, *args, **kwargs)
 
-    setattr(finish, _MARK, original)
-    return finish
+    setattr(end, _MARK, original)
+    return end

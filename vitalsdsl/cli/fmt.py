@@ -13,8 +13,8 @@ from vitalsdsl.diagnostic import Diagnostic, render
 from vitalsdsl.layout import format_policy
 from vitalsdsl.reading import parse_any, read_file
 from vitalsdsl.source import Source
+from vitalsdsl.yaml import to_yaml
 from vitalsdsl.yamltree import is_yaml_name
-from vitalsdsl.yamlwriter import to_yaml
 
 
 @click.command("fmt")

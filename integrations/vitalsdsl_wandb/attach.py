@@ -1,0 +1,151 @@
+"""attach: a policy over every run that this process logs to Weights & Biases."""
+
+from __future__ import annotations
+
+import atexit
+import logging
+import os
+import re
+import threading
+import weakref
+from collections.abc import Mapping
+from pathlib import PurePath
+from typing import Any
+
+from vitalsdsl.attachment import Attachment, as_policy
+from vitalsdsl.git import commit_of
+from vitalsdsl.policy import LoadedPolicy
+from vitalsdsl.session import Monitor
+from vitalsdsl_wandb.port import WandbPort
+from vitalsdsl_wandb.rows import Rows, commits
+from vitalsdsl_wandb.tap import install, remove, wandb_module
+
+logger = logging.getLogger("vitalsdsl")
+
+AT_FINISH = 5.0
+"""Seconds that the end of a run waits for tags, alerts and files that are still to be put on it."""
+
+
+class WandbAttachment:
+    """One policy over the runs of this process. `detach` ends it.
+
+    Rules see the rows that W&B keeps, at the moment they are complete: a row that is logged with `step=` counts when
+    the next step begins or the run ends. Rows of one step of the axis count as one. Two threads that log to one run at
+    the same instant may have their rows counted in the other order.
+    """
+
+    def __init__(self, policy: LoadedPolicy) -> None:
+        self.policy = policy
+        self._attachment = Attachment(policy)
+        self._rows: dict[str, Rows] = {}
+        self._over: weakref.WeakSet[Any] = weakref.WeakSet()
+        self._lock = threading.RLock()
+        self._pid = os.getpid()
+        self._git = commit_of(policy.reference)
+        self._said_offline = False
+        # Registered after the attachment's own, so it runs before it: the last open row is still evaluated.
+        atexit.register(self._commit_all)
+
+    def monitor(self, run_id: str) -> Monitor | None:
+        """The monitor of a run that has logged something and is not over."""
+        return self._attachment.monitor(run_id)
+
+    def detach(self) -> None:
+        """Stop watching: what is queued is finished, and W&B is as it was."""
+        if self in _attached:
+            _attached.remove(self)
+        remove(self)
+        self._commit_all()
+        self._attachment.end_all()
+        atexit.unregister(self._commit_all)
+
+    # ---------------------------------------------------------------- told by the tap
+
+    def logged(self, run: Any, data: Any, step: int | None, commit: bool | None) -> None:
+        """W&B has taken a call of `run.log`."""
+        if os.getpid() != self._pid or not isinstance(data, Mapping):
+            return
+        with self._lock:
+            rows = self._rows.get(run.id)
+            if rows is None:
+                if run in self._over:
+                    return
+                rows = self._start(run, step, commit)
+            if rows is not None:
+                rows.log(data, step, commit)
+
+    def ending(self, run: Any) -> None:
+        """W&B is about to finish a run."""
+        if os.getpid() != self._pid:
+            return
+        with self._lock:
+            self._over.add(run)
+            rows = self._rows.pop(run.id, None)
+            if rows is not None:
+                rows.finish()
+        if rows is not None:
+            self._attachment.end(run.id, AT_FINISH)
+            self._attachment.resume(run.id)
+
+    def _start(self, run: Any, step: int | None, commit: bool | None) -> Rows | None:
+        """The rows of a run that is new here; None at the exit of the process, when all runs have been ended."""
+        monitor = self._attachment.monitor(run.id, lambda: self._port(run))
+        if monitor is None:
+            return None
+
+        def take(values: dict[str, float], at: int) -> None:
+            monitor.log(values, at, commit=rows.axis is None)
+
+        rows = self._rows[run.id] = Rows(run.id, take, self.policy.axis, _step_before(run, step, commit))
+        return rows
+
+    def _port(self, run: Any) -> WandbPort:
+        if not self._said_offline and getattr(run, "offline", False):
+            self._said_offline = True
+            logger.warning("vitals: run %s is offline: its alerts are kept, and sent at `wandb sync`", run.id)
+        file_name = re.sub(r"[^\w.-]", "_", PurePath(self.policy.reference).name) or "policy.vitals"
+        return WandbPort(wandb_module(), run, self.policy.name, file_name, self._git)
+
+    def _commit_all(self) -> None:
+        if os.getpid() != self._pid:
+            return
+        with self._lock:
+            for rows in self._rows.values():
+                rows.finish()
+            self._rows.clear()
+
+
+def _step_before(run: Any, step: int | None, commit: bool | None) -> int:
+    """W&B's step before a call that it has just taken: not 0 for a resumed run, or one that was logging already.
+
+    From W&B's own counter in this process; `run.step` would ask another process, and may wait for half a minute.
+    """
+    counter = getattr(run, "_local_step", None)
+    if not isinstance(counter, int):
+        return step or 0
+    return max(0, counter - 1) if commits(step, commit) else counter
+
+
+_attached: list[WandbAttachment] = []
+
+
+def attach(
+    policy: str | os.PathLike[str] | LoadedPolicy,
+    *,
+    settings: Mapping[str, object] | None = None,
+    profile: str | None = None,
+) -> WandbAttachment:
+    """Watch every run that this process logs to W&B, begun or not, by whatever way: `wandb.log`, runs, callbacks.
+
+    `settings` set params, over those of `profile`, where `policy` is a name. The same policy twice is one. Raises
+    PolicyError where the policy has errors, MissingExtraError without wandb.
+    """
+    loaded = as_policy(policy, settings, profile)
+    for known in _attached:
+        if known.policy.digest == loaded.digest:
+            return known
+    wandb_module()
+    attachment = WandbAttachment(loaded)
+    _attached.append(attachment)
+    install(attachment)
+    return attachment

@@ -1,0 +1,89 @@
+"""A run of W&B as dispatch sees it: one tag, two summary keys, alerts, the policy and the transitions as files."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from vitalsdsl.rules import Level
+from vitalsdsl.tracker import Ability, Alert, Port
+from vitalsdsl.verdict import Transition
+
+TAG = "vitals:"
+MAX_TITLE = 63
+"""W&B wants titles below 64 characters, and does not shorten them."""
+
+NO_WAIT = 0.001
+"""Seconds between two alerts of one title. W&B takes 0 for a minute."""
+
+_ALERT_LEVELS = {Level.GREEN: "INFO", Level.YELLOW: "INFO", Level.ORANGE: "WARN", Level.RED: "ERROR"}
+
+
+class WandbPort(Port):
+    """Acts on one run of this process through its `Run`, which only queues for W&B's own process: nothing here waits
+    for the network.
+
+    Transitions go to the run's file `vitals/transitions.jsonl`, which W&B uploads whenever it grows; an offline run
+    keeps it in its folder, for `wandb sync`. Alerts of an offline run are kept likewise. Tags are W&B's whole list,
+    read and written back: a tag that the script adds in the same instant may be lost, as with two writers of its own.
+    """
+
+    name = "wandb"
+    can = frozenset({Ability.TAG, Ability.ALERT, Ability.RECORD, Ability.POLICY})
+
+    def __init__(self, wandb: Any, run: Any, policy_name: str, file_name: str, git: str) -> None:
+        self._wandb = wandb
+        self._run = run
+        self._policy_name = policy_name
+        self._file_name = file_name
+        self._git = git
+        self._alerted: set[str] = set()
+        self._recorded: set[str] = set()
+        self._is_saved = False
+
+    def tag_level(self, level: Level) -> None:
+        before = tuple(self._run.tags or ())
+        others = tuple(tag for tag in before if not _is_ours(tag))
+        after = (*others, TAG + level.word)
+        if before != after:
+            self._run.tags = after
+        self._run.summary["vitals.level"] = level.word
+
+    def tag_rules(self, firing: Mapping[str, str]) -> None:
+        # One text: a mapping would become a key for each rule, and those that are quiet again could not be taken away.
+        self._run.summary["vitals.rules"] = ", ".join(f"{rule} {shown}" for rule, shown in firing.items())
+
+    def alert(self, alert: Alert) -> None:
+        if alert.id in self._alerted:
+            return
+        title = alert.title if len(alert.title) <= MAX_TITLE else alert.title[: MAX_TITLE - 1] + "…"
+        self._run.alert(title, alert.text, _ALERT_LEVELS[alert.level], NO_WAIT)
+        self._alerted.add(alert.id)
+
+    def record(self, transitions: Sequence[Transition]) -> None:
+        path = Path(self._run.dir) / "vitals" / "transitions.jsonl"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        fresh = [t for t in transitions if t.id not in self._recorded]
+        lines = [json.dumps(t.as_dict(), ensure_ascii=False, allow_nan=False) + "\n" for t in fresh]
+        with path.open("a", encoding="utf-8") as file:
+            file.write("".join(lines))
+        self._recorded.update(t.id for t in fresh)
+        if not self._is_saved:
+            self._run.save(str(path), base_path=self._run.dir, policy="live")
+            self._is_saved = True
+
+    def record_policy(self, text: str, digest: str) -> None:
+        facts = {"digest": digest, "policy": self._policy_name, "git": self._git}
+        self._run.config.update({"vitals": facts}, allow_val_change=True)
+        name = re.sub(r"[^A-Za-z0-9_.-]", "-", self._policy_name)[:100] or "policy"
+        artifact = self._wandb.Artifact(name, type="vitals-policy", metadata=facts)
+        with artifact.new_file(self._file_name, encoding="utf-8") as file:
+            file.write(text)
+        self._run.log_artifact(artifact)
+
+
+def _is_ours(tag: str) -> bool:
+    return tag.startswith(TAG) and tag[len(TAG) :] in {level.word for level in Level}

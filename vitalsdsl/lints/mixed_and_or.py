@@ -1,0 +1,32 @@
+"""`and` and `or` side by side without parentheses."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from vitalsdsl import expressions as ex
+from vitalsdsl.diagnostic import Diagnostic
+from vitalsdsl.lints.base import Lint, Looked
+
+
+class MixedAndOr(Lint):
+    """`a or b and c` is read as `a or (b and c)`: half of all readers expect the other.
+
+    Parentheses cost nothing and say which is meant. After such a mix, a `for` looks as if it were about the last part; it
+    is about the whole.
+    """
+
+    code = "V004"
+    bad = "when loss > 3 or grad_norm > 5 and lr > 0 -> yellow"
+    good = "when loss > 3 or (grad_norm > 5 and lr > 0) -> yellow"
+
+    def look(self, at: Looked) -> Iterable[Diagnostic]:
+        for expression in at.expressions:
+            for node in expression.walk():
+                if isinstance(node, ex.Or):
+                    for side in (node.left, node.right):
+                        if isinstance(side, ex.And) and not side.grouped:
+                            yield self.found(
+                                "`and` and `or` are mixed without parentheses", side.span, "read as one part",
+                                f"write `({side.span.text})`",
+                            )  # fmt: skip

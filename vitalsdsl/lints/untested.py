@@ -1,0 +1,32 @@
+"""A rule without a test that fires and one that stays silent."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from vitalsdsl.diagnostic import Diagnostic
+from vitalsdsl.lints.base import Lint, Looked
+
+
+class Untested(Lint):
+    """A rule that has never fired in a test may never fire at all; one that was never seen silent may never be.
+
+    Said only where there is a `.vtest.yaml` for the policy. Tests are cheap: a line of numbers, and the step at which the
+    rule must speak.
+    """
+
+    code = "V601"
+    bad = "when loss > 3 -> yellow"
+    good = "# with NAME.vtest.yaml beside it: one test in which the rule fires, one in which it does not\nwhen loss > 3 -> yellow"
+
+    def look(self, at: Looked) -> Iterable[Diagnostic]:
+        if at.tested is None:
+            return
+        for rule in at.rules:
+            if rule.span.source is not at.policy.source:
+                continue
+            seen = at.tested.get(rule.name, set())
+            lacking = [word for word in ("fires", "silent") if word not in seen]
+            if lacking:
+                what = " and ".join({"fires": "in which it fires", "silent": "in which it stays silent"}[w] for w in lacking)
+                yield self.found(f"rule `{rule.name}` has no test {what}", rule.span, "untested")
