@@ -56,26 +56,26 @@ def test_a_request_carries_what_the_action_says(text: str, params: dict[str, obj
 @pytest.mark.parametrize(
     ("text", "code", "message", "help_"),
     [
-        ("rolback", "V070", "there is no action `rolback`", "did you mean `rollback`?"),
-        ("rollback(lr: 90)", "V072", "`lr` of `rollback` is a ratio above 0 of at most 100%, not `90`", "write `90%`"),
-        ("rollback(lr: 110%)", "V072", "`lr` of `rollback` is a ratio above 0 of at most 100%, not `110%`",
+        ("rolback", "V080", "there is no action `rolback`", "did you mean `rollback`?"),
+        ("rollback(lr: 90)", "V082", "`lr` of `rollback` is a ratio above 0 of at most 100%, not `90`", "write `90%`"),
+        ("rollback(lr: 110%)", "V082", "`lr` of `rollback` is a ratio above 0 of at most 100%, not `110%`",
          "write `lr: 90%`"),
-        ("rollback(lr: -90%)", "V072", "`lr` of `rollback` is a ratio above 0 of at most 100%, not `-90%`",
+        ("rollback(lr: -90%)", "V082", "`lr` of `rollback` is a ratio above 0 of at most 100%, not `-90%`",
          "write `lr: 90%`"),
-        ("rollback(skip: 500)", "V072", "`skip` of `rollback` is a number of steps, not `500`", "write `500 steps`"),
-        ("rollback(skip: 5 min)", "V072", "`skip` of `rollback` is a number of steps, not `5 min`",
+        ("rollback(skip: 500)", "V082", "`skip` of `rollback` is a number of steps, not `500`", "write `500 steps`"),
+        ("rollback(skip: 5 min)", "V082", "`skip` of `rollback` is a number of steps, not `5 min`",
          "write `skip: 500 steps`"),
-        ("rollback(lrr: 90%)", "V071", "`rollback` takes no `lrr`", "did you mean `lr`?"),
-        ("rollback(90%)", "V071", "`rollback` does not take a bare `90%`",
+        ("rollback(lrr: 90%)", "V081", "`rollback` takes no `lrr`", "did you mean `lr`?"),
+        ("rollback(90%)", "V081", "`rollback` does not take a bare `90%`",
          "it is written `rollback([lr: 90%], [skip: 500 steps])`"),
-        ("rollback(lr: 90%, lr: 80%)", "V071", "`lr` is said twice", "keep one of them"),
-        ("lr", "V071", "`lr` needs its factor", "write `lr(factor: 50%)`"),
-        ("pause(5 min)", "V071", "`pause` takes nothing", "write `pause`"),
-        ("notify", "V071", "`notify` needs its channel", 'write `notify("channel")`'),
-        ("notify(oncall)", "V072", "`channel` of `notify` is a text in quotes, not `oncall`", 'write `"oncall"`'),
-        ('notify("https://hooks.example/T0")', "V072",
+        ("rollback(lr: 90%, lr: 80%)", "V081", "`lr` is said twice", "keep one of them"),
+        ("lr", "V081", "`lr` needs its factor", "write `lr(factor: 50%)`"),
+        ("pause(5 min)", "V081", "`pause` takes nothing", "write `pause`"),
+        ("notify", "V081", "`notify` needs its channel", 'write `notify("channel")`'),
+        ("notify(oncall)", "V082", "`channel` of `notify` is a text in quotes, not `oncall`", 'write `"oncall"`'),
+        ('notify("https://hooks.example/T0")', "V082",
          "a channel is a short name from your own configuration, never an address or a command", None),
-        ('request("rm -rf x")', "V072", "the name of a request is one word, such as `capture_activations`", None),
+        ('request("rm -rf x")', "V082", "the name of a request is one word, such as `capture_activations`", None),
     ],
 )  # fmt: skip
 def test_a_wrong_action_is_named_with_its_remedy(text: str, code: str, message: str, help_: str | None) -> None:
@@ -95,7 +95,7 @@ def test_a_param_stands_for_an_argument_of_its_kind() -> None:
 
 def test_two_interventions_in_one_do_are_a_warning() -> None:
     (found,) = check_actions(actions("pause, stop"))
-    assert (found.code, found.is_error) == ("V073", False)
+    assert (found.code, found.is_error) == ("V083", False)
 
 
 def test_levels_do_what_the_language_says_by_default() -> None:
@@ -105,11 +105,13 @@ def test_levels_do_what_the_language_says_by_default() -> None:
 
 
 def test_a_level_statement_replaces_the_default_and_a_rung_replaces_both() -> None:
-    provisions = Provisions(policy("""
+    provisions = Provisions(
+        policy("""
         level orange do notify("team")
         rule r { when loss > 3 -> yellow -> orange after 5 steps do tag -> red after 9 steps }
         rule s { when loss > 3 -> orange }
-    """))
+    """)
+    )
     assert names(provisions.actions("r", Level.YELLOW, 0, 0)) == ["alert", "tag"]
     assert names(provisions.actions("r", Level.ORANGE, 0, 1)) == ["tag"]
     assert names(provisions.actions("r", Level.RED, 0, 2)) == ["alert", "tag", "rollback(lr: 90%)"]
@@ -118,11 +120,13 @@ def test_a_level_statement_replaces_the_default_and_a_rung_replaces_both() -> No
 
 
 def test_what_changes_the_run_is_never_silent() -> None:
-    provisions = Provisions(policy("""
+    provisions = Provisions(
+        policy("""
         level orange do pause
         rule r { when loss > 3 -> red do rollback(lr: 90%), notify("oncall") }
         rule s { when loss > 3 -> yellow do checkpoint }
-    """))
+    """)
+    )
     assert names(provisions.levels[Level.ORANGE]) == ["alert", "tag", "pause"]
     assert names(provisions.actions("r", Level.RED, 0, 0)) == ["alert", "tag", "rollback(lr: 90%)", 'notify("oncall")']
     assert names(provisions.actions("s", Level.YELLOW, 0, 0)) == ["checkpoint"]
@@ -146,15 +150,15 @@ def test_the_guard_alerts_and_tags_and_does_more_only_where_told(statement: str,
 @pytest.mark.parametrize(
     ("text", "code", "message"),
     [
-        ("limit rolback 3 per 10 steps", "V070", "there is no action `rolback`"),
-        ("limit rollback 3 per 10 samples", "V074",
+        ("limit rolback 3 per 10 steps", "V080", "there is no action `rolback`"),
+        ("limit rollback 3 per 10 samples", "V084",
          "a limit is a number of steps, epochs or tokens, or a time, not `10 samples`"),
-        ("rule r { when loss > 3 -> red cooldown 5 samples }", "V074",
+        ("rule r { when loss > 3 -> red cooldown 5 samples }", "V084",
          "a cooldown is a number of steps, epochs or tokens, or a time, not `5 samples`"),
-        ("rule r { when loss > 3 -> red cooldown later }", "V074",
+        ("rule r { when loss > 3 -> red cooldown later }", "V084",
          "a cooldown is a number of steps, epochs or tokens, or a time, not `later`"),
-        ("nonfinite -> red do poke", "V070", "there is no action `poke`"),
-        ("level red do poke", "V070", "there is no action `poke`"),
+        ("nonfinite -> red do poke", "V080", "there is no action `poke`"),
+        ("level red do poke", "V080", "there is no action `poke`"),
     ],
 )  # fmt: skip
 def test_every_place_that_is_about_acting_is_checked(text: str, code: str, message: str) -> None:

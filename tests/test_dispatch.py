@@ -70,7 +70,7 @@ def test_a_request_is_fenced_dated_and_always_the_same() -> None:
         acts.close(1.0)
     assert [r.id for r in ports[0].requests] == [r.id for r in ports[1].requests]
     first = ports[0].requests[0].as_dict()
-    assert len(set(r.id for r in ports[0].requests)) == 4 and [r.seq for r in ports[0].requests] == [1, 2, 3, 4]
+    assert len({r.id for r in ports[0].requests}) == 4 and [r.seq for r in ports[0].requests] == [1, 2, 3, 4]
     assert first | {"id": ""} == {
         "id": "", "run": "run", "segment": 2, "seq": 1, "action": "rollback", "level": "red", "rule": "a",
         "member": None, "trip_step": 30, "onset": 30, "issued_at": START, "expires_at": START + 600,
@@ -284,9 +284,7 @@ def test_what_is_not_allowed_or_heard_by_nobody_is_said() -> None:
     acts.close(1.0)
     assert [channel for channel, _ in port.notices] == ["team"]
     careful = dispatcher(text, allow={"alert", "tag"})
-    assert texts(careful, change("a", 10, R)) == [
-        "alert, tag; not rollback(lr: 90%): `rollback` is not allowed here"
-    ]
+    assert texts(careful, change("a", 10, R)) == ["alert, tag; not rollback(lr: 90%): `rollback` is not allowed here"]
 
 
 def test_a_dry_run_decides_as_if_and_does_nothing(tmp_path: Path) -> None:
@@ -389,7 +387,7 @@ def test_a_port_that_hangs_keeps_neither_training_nor_other_ports_waiting(caplog
 
 def test_tags_that_are_outdated_by_newer_ones_are_not_sent() -> None:
     gate = threading.Event()
-    port = Memory(can=[Ability.TAG], watch=lambda what: gate.wait(5.0) and None)
+    port = Memory(can=[Ability.TAG], watch=lambda _: gate.wait(5.0) and None)
     acts = dispatcher(three(), port, start_worker=True)
     for step, to in enumerate([Y, O, R, G, Y, O], 1):
         acts.take([change("a", step, to, reason="condition")])
@@ -469,11 +467,14 @@ def test_a_request_that_has_expired_is_not_made_at_the_next_start(tmp_path: Path
 # ---------------------------------------------------------------- properties
 
 LIMITED = "limit rollback 2 per 60 steps\nlimit pause 3 per 100 steps\n"
-RULES = LIMITED + """
+RULES = (
+    LIMITED
+    + """
 rule a { when loss > 3 -> yellow cooldown 20 steps inhibits b }
 rule b { when loss > 3 -> yellow }
 rule c { when loss > 3 -> yellow cooldown 5 steps }
 """
+)
 
 
 def decisions(acts: Dispatcher, batches: list[list[Transition]]) -> list[Decision]:
@@ -517,7 +518,7 @@ def test_budgets_hold_over_steps_lived_whatever_is_rewound(batches: list[list[Tr
 def test_after_a_crash_nothing_is_done_twice_and_budgets_are_as_before(
     batches: list[list[Transition]], data: st.DataObject
 ) -> None:
-    """The process ends between two batches; the next one reads the journal, is told all from the beginning, and goes on."""
+    """The process ends between two batches; the next one reads the journal, is told all anew, and goes on."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "j"
         at = data.draw(st.integers(0, len(batches)))

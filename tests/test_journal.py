@@ -94,7 +94,9 @@ def _whole(line: bytes) -> bool:
 def test_lines_that_are_not_ours_are_passed_over(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     path = tmp_path / "j"
     acted = filled(path)
-    path.write_bytes(b'\xff\xfe\x00\n[1]\n{"type": "intent"}\n{"type": "done", "run": [], "id": 1}\n' + path.read_bytes())
+    path.write_bytes(
+        b'\xff\xfe\x00\n[1]\n{"type": "intent"}\n{"type": "done", "run": [], "id": 1}\n' + path.read_bytes()
+    )
     with caplog.at_level(logging.WARNING, "vitalsdsl"):
         journal = Journal(path)
     assert set(acted) < journal.ledger("run").seen
@@ -121,10 +123,11 @@ def test_a_full_disk_is_said_once_and_what_was_decided_is_written_when_it_has_ro
             acts.take([change(rule, 10, R)])
             acts.flush()
     assert len(port.requests) == 1 and len(port.alerts) == 2
-    assert [r.getMessage() for r in caplog.records] == [
-        f"vitals: the journal {path} cannot be written (No space left on device); going on in memory: after a restart, "
-        "what is decided now may be decided again"
-    ]
+    (said,) = (r.getMessage() for r in caplog.records)
+    assert said == (
+        f"vitals: the journal {path} cannot be written (No space left on device); going on in memory: "
+        "after a restart, what is decided now may be decided again"
+    )
     acts.take([change("c", 20, R)])
     acts.close(1.0)
     again = Journal(path)

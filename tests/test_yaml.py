@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from ruamel.yaml import YAML
 
+import vitalsdsl as vitals
 from tests.policies_at_random import policies
 from vitalsdsl import yamlform, yamltree
 from vitalsdsl.diagnostic import Diagnostic, render
@@ -91,6 +92,32 @@ def assert_round_trip(text: str) -> None:
 def test_from_the_language_to_yaml_and_back_is_the_identity(path: Path) -> None:
     text = path.read_text("utf-8")
     assert_round_trip(json.loads(text)["policy"] if path.suffix == ".json" else text)
+
+
+def transitions(name: str, text: str, rows: list[dict[str, float]]) -> list[tuple[object, ...]]:
+    found = vitals.replay(vitals.load(name, text=text), rows)
+    return [(t.step, t.rule, t.member, t.to, t.onset, t.reason) for t in found]
+
+
+@pytest.mark.parametrize("path", CASES, ids=lambda p: p.stem)
+def test_all_forms_of_a_policy_give_the_same_transitions_in_the_same_order(path: Path) -> None:
+    case = json.loads(path.read_text("utf-8"))
+    rows = [{key: float(value) for key, value in row.items() if value is not None} for row in case["rows"]]
+    rows = [{**row, "step": int(row["step"])} if "step" in row else {"rewind": int(row["rewind"])} for row in rows]
+    parsed = parse(Source("p.vitals", case["policy"]))
+    expected = transitions("p.vitals", case["policy"], rows)
+    assert transitions("p.vitals", format_policy(parsed), rows) == expected
+    assert transitions("p.yaml", to_yaml(parsed), rows) == expected
+
+
+def test_guards_keep_their_order_where_statements_of_several_kinds_take_turns() -> None:
+    text = "event e = a > 1 when b > 1 -> red event f = c > 1 when e then f within 5 steps -> red"
+    nan = float("nan")
+    rows = [{"step": 0, "a": 1.0, "b": 1.0, "c": 1.0}, {"step": 1, "c": nan, "b": nan, "a": nan}]
+    written = to_yaml(parse(Source("p.vitals", text)))
+    assert "parts:" in written
+    rules = [rule for _, rule, *_ in transitions("p.yaml", written, rows)]
+    assert rules == ["nonfinite(a)", "nonfinite(b)", "nonfinite(c)"]
 
 
 @given(policies())

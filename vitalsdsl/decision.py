@@ -9,6 +9,7 @@ import uuid
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 from vitalsdsl.actions.base import Effect
@@ -58,11 +59,11 @@ class Decision:
     deeds: tuple[Deed, ...] = ()
     withheld: Withheld | None = None
 
-    @property
+    @cached_property
     def done(self) -> tuple[Deed, ...]:
         return tuple(d for d in self.deeds if d.is_done)
 
-    @property
+    @cached_property
     def acts(self) -> bool:
         """Whether anything but the tags comes of it."""
         return any(d.asked.action.effect is not Effect.TAG for d in self.done)
@@ -71,7 +72,7 @@ class Decision:
     def intervention(self) -> Deed | None:
         return next((d for d in self.done if d.asked.action.rank), None)
 
-    @property
+    @cached_property
     def text(self) -> str:
         """In one line: `alert, tag, pause`, or `nothing: cooldown of grad_norm_high until step 8620`."""
         if self.withheld is not None:
@@ -232,7 +233,7 @@ class Decider:
             return Deed(asked, Withheld("not allowed", f"`{asked.name}` is not allowed here"))
         for budget in self._provisions.budgets:
             if budget.action == asked.name:
-                spent = counts[asked.name] + self._ledger.spent(asked.name, now, budget.per)
+                spent = counts[asked.name] + self._ledger.spent(asked.name, now, budget.per, budget.count)
                 if spent >= budget.count:
                     return Deed(asked, Withheld("budget", f"its budget, {budget.text}, is used up"))
         ports = self._around.takers(asked)
@@ -294,7 +295,7 @@ class Decider:
             record["intervention"] = [request_id(id_, intervention.asked), intervention.asked.name]
             milder = self._ledger.last_intervention(t.attempt)
             record["supersedes"] = milder.request if milder is not None and milder.level < t.to else None
-        record["transition"] = t.as_dict() | {"time": record["time"]}
+        record["transition"] = t  # made into plain data where it is written: that is not the training loop's time
         return record
 
 

@@ -146,9 +146,18 @@ class Ledger:
     def silence(self, rule: str, now: float) -> Silence | None:
         return next((s for s in self.silences if s.covers(rule, now)), None)
 
-    def spent(self, action: str, now: Instant, per: Extent) -> int:
-        """How often an action was asked for within an extent before now; what cannot be dated counts."""
-        return sum(1 for then in self.used.get(action, ()) if now.left(then, per) != 0)
+    def spent(self, action: str, now: Instant, per: Extent, most: int) -> int:
+        """How often an action was asked for within an extent before now, counted up to `most`; what cannot be dated
+        counts."""
+        found = 0
+        for then in reversed(self.used.get(action, ())):
+            if now.left(then, per) != 0:
+                found += 1
+                if found >= most:
+                    break
+            elif per.unit in (STEPS, TIME):
+                break  # these only go forward: what is older is over as well
+        return found
 
     def last_intervention(self, attempt: int) -> Intervention | None:
         """The newest one of an attempt."""

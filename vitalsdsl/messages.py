@@ -69,13 +69,15 @@ def asked_of(record: Record, deed: int) -> Asked:
 
 
 def transition_of(record: Record) -> Transition:
-    """A transition as a journal's line tells it."""
+    """The transition of a record: as it was, or as a journal's line tells it."""
     told = record["transition"]
+    if isinstance(told, Transition):
+        return told
     values = {name: _number(value) for name, value in told["values"].items()}
     return Transition(
         told["run"], told["attempt"], told["rule"], told["member"], told["step"], told["onset"],
         Level.parse(told["from"]), Level.parse(told["to"]), told["reason"], told["message"], values,
-        _number(told["margin"]), told["policy"], told["digest"], _number(told["time"]),
+        _number(told["margin"]), told["policy"], told["digest"], _number(record["time"]),
     )  # fmt: skip
 
 

@@ -138,7 +138,7 @@ class Provisions:
         label = "samples of what?" if isinstance(value, ex.Length) else ""
         message = f"{what} is a number of steps, epochs or tokens, or a time, not `{text}`"
         self.diagnostics.append(
-            Diagnostic("V074", Severity.ERROR, message, written.span, label, ("such as `500 steps` or `6 h`",))
+            Diagnostic("V084", Severity.ERROR, message, written.span, label, ("such as `500 steps` or `6 h`",))
         )
         return None
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from importlib.metadata import EntryPoint, entry_points
 from typing import Protocol
 
@@ -48,6 +48,12 @@ def read(reference: str, *, step_key: str | None = None) -> list[Recording]:
     except ImportError as error:
         raise MissingExtraError(error.name or scheme, scheme) from error
     return reader(rest, step_key=step_key)
+
+
+def events_of(reference: str) -> Iterator[Row | Rewind]:
+    """The rows of all runs behind a reference, one after the other."""
+    for recording in read(reference):
+        yield from recording.events
 
 
 def _split(reference: str) -> tuple[str, str]:

@@ -84,7 +84,7 @@ def read_actions(
                 first, second = interventions[:2]
                 message = f"`{first}` and `{second}` in one `do`: one step asks for one of them at most"
                 diagnostics.append(
-                    Diagnostic("V073", Severity.WARNING, message, action.span, "the weightier one wins", ("keep one",))
+                    Diagnostic("V083", Severity.WARNING, message, action.span, "the weightier one wins", ("keep one",))
                 )
     return tuple(found), diagnostics
 
@@ -115,7 +115,7 @@ class _Reading:
         span = Span(span.source, span.start, span.start + len(self.written.name))
         near = difflib.get_close_matches(self.written.name, registry(), 1, 0.5)
         help_ = f"did you mean `{near[0]}`?" if near else "there are " + ", ".join(sorted(registry()))
-        self._error("V070", f"there is no action `{self.written.name}`", span, "unknown action", help_)
+        self._error("V080", f"there is no action `{self.written.name}`", span, "unknown action", help_)
 
     def _read(self) -> None:
         action = self.action
@@ -126,7 +126,7 @@ class _Reading:
                 continue
             name = parameter.name if parameter is not None else str(argument.keyword)
             if name in self.arguments:
-                self._error("V071", f"`{name}` is said twice", argument.span, "again", "keep one of them")
+                self._error("V081", f"`{name}` is said twice", argument.span, "again", "keep one of them")
                 continue
             value = self._value(argument, parameter)
             if value is not None:
@@ -144,14 +144,14 @@ class _Reading:
             return None
         written = AS_WRITTEN.action_argument(argument)
         if not action.parameters:
-            self._error("V071", f"`{action.name}` takes nothing", argument.span, "", f"write `{action.name}`")
+            self._error("V081", f"`{action.name}` takes nothing", argument.span, "", f"write `{action.name}`")
         elif keyword is None:
-            self._error("V071", f"`{action.name}` does not take a bare `{written}`", argument.span, "which one?",
+            self._error("V081", f"`{action.name}` does not take a bare `{written}`", argument.span, "which one?",
                         f"it is written `{action.signature()}`")  # fmt: skip
         else:
             near = difflib.get_close_matches(keyword, action.keywords(), 1, 0.5)
             help_ = f"did you mean `{near[0]}`?" if near else f"it is written `{action.signature()}`"
-            self._error("V071", f"`{action.name}` takes no `{keyword}`", argument.span, "unknown", help_)
+            self._error("V081", f"`{action.name}` takes no `{keyword}`", argument.span, "unknown", help_)
         return None
 
     def _complete(self) -> None:
@@ -162,13 +162,13 @@ class _Reading:
                 continue
             if parameter.required:
                 message = f"`{self.action.name}` needs its {parameter.name}"
-                self._error("V071", message, self.written.span, "", f"write `{self.action.signature()}`")
+                self._error("V081", message, self.written.span, "", f"write `{self.action.signature()}`")
             else:
                 self.arguments[parameter.name] = parameter.default
         if not self.diagnostics:
             wrong = self.action.check(self.arguments)
             if wrong is not None:
-                self._error("V072", wrong, self.written.span)
+                self._error("V082", wrong, self.written.span)
 
     # ---------------------------------------------------------------- values
 
@@ -183,7 +183,7 @@ class _Reading:
         if isinstance(found, _Wrong):
             written = AS_WRITTEN.action_argument(argument).rpartition(": ")[2]
             message = f"`{parameter.name}` of `{self.action.name}` is {found.kind}, not `{written}`"
-            self._error("V072", message, argument.span, found.label, found.help)
+            self._error("V082", message, argument.span, found.label, found.help)
             return None
         return found
 

@@ -9,7 +9,10 @@ import click
 from vitalsdsl.cli.app import EXIT_FINDINGS, fail
 from vitalsdsl.diagnostic import Diagnostic, Severity, render
 from vitalsdsl.lints.base import explain
+from vitalsdsl.errors import VitalsError
 from vitalsdsl.policy import read
+from vitalsdsl.sources import events_of
+from vitalsdsl.testing import load_tests, run_tests, tested_rules, tests_of
 
 
 @click.command("check")
@@ -34,12 +37,23 @@ def command(ctx: click.Context, files: tuple[str, ...], form: str, code: str | N
     for name in files:
         if name != "-" and not name.startswith("pack:") and not Path(name).is_file():
             fail(f"there is no file {name}")
-        found += read(name)[1]
+        found += read(name, tested=_tested(name))[1]
     if form != "text" or found:
         click.echo(render(found, form))
     _summary(found, len(files), form)
     if any(d.severity is not Severity.INFO for d in found):
         ctx.exit(EXIT_FINDINGS)
+
+
+def _tested(name: str) -> dict[str, set[str]] | None:
+    """What the tests beside a policy cover; None where it has none."""
+    suites = tests_of(Path(name)) if name != "-" and not name.startswith("pack:") else []
+    if not suites:
+        return None
+    try:
+        return tested_rules(r for path in suites for r in run_tests(load_tests(path), events_of))
+    except VitalsError:
+        return None  # `vitals test` says what is wrong with them
 
 
 def _summary(found: list[Diagnostic], files: int, form: str) -> None:

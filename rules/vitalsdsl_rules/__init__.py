@@ -1,0 +1,1 @@
+"""Rules that ship with vitalsdsl: one `.vitals` file a pack, its tests beside it."""
