@@ -55,7 +55,7 @@ def dispatcher(
 
 @st.composite
 def streams(draw: st.DrawFn) -> list[list[Transition]]:
-    """Batches as an evaluator gives them: steps in order, rewinds with what they supersede, one change a rule and step."""
+    """Batches as an evaluator gives them: steps in order, rewinds with what they supersede, one change a step."""
     levels: dict[tuple[str, str | None], Level] = {}
     step, attempt = 0, 0
     batches: list[list[Transition]] = []

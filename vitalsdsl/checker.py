@@ -89,9 +89,9 @@ class _Checker:
         places: dict[str, Span] = {}
         for table in tables:
             for name, statement in table.items():
-                body = statement.expression if isinstance(statement, rules.Let) else statement.condition  # type: ignore[union-attr]
+                body = statement.expression if isinstance(statement, rules.Let) else statement.condition
                 uses[name] = [n.path for n in named(body) if any(n.path in t for t in tables)]
-                places[name] = statement.span  # type: ignore[attr-defined]
+                places[name] = statement.span
         done: set[str] = set()
         for name in uses:
             circle = _circle(name, uses, done)

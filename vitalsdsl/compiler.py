@@ -41,7 +41,8 @@ class Compiler:
             root.text = fill_family(let.name, setting.star) if setting.star is not None else let.name
             self.graph.keep(key, root)
             self._building.discard(f"let {let.name}")
-        return self.graph.memo[key]  # type: ignore[return-value]
+        found: Root = self.graph.memo[key]
+        return found
 
     def event(self, event: rules.Event) -> Event:
         key = ("event", event.name)
@@ -55,7 +56,8 @@ class Compiler:
             self.graph.keep(key, root)
             self.freeze(owner, [(source, None)])
             self._building.discard(f"event {event.name}")
-        return self.graph.memo[key]  # type: ignore[return-value]
+        found: Event = self.graph.memo[key]
+        return found
 
     def phase(self, phase: rules.Phase) -> Phase:
         key = ("phase", phase.name)
@@ -67,7 +69,8 @@ class Compiler:
             self.graph.keep(key, root)
             self.freeze(owner, [(source, None)])
             self._building.discard(f"phase {phase.name}")
-        return self.graph.memo[key]  # type: ignore[return-value]
+        found: Phase = self.graph.memo[key]
+        return found
 
     def _enter(self, name: str) -> None:
         if name in self._building:
@@ -141,11 +144,11 @@ class Compiler:
         key: Any = (expression_text(node), *self._dependence(node, setting))
         if key not in self.graph.memo:
             made = _BUILD[type(node)](self, node, setting)
-            made_key = self.graph.memo.setdefault(key, made)
+            self.graph.memo.setdefault(key, made)
             if isinstance(made, Root) and made not in self.graph.roots:
                 self.graph.roots.append(made)
-            return made_key
-        return self.graph.memo[key]
+        known: nd.Node = self.graph.memo[key]
+        return known
 
     def _dependence(self, node: ex.Expression, setting: Setting) -> tuple[Any, ...]:
         """What else than its text tells one expression from another: only what it really looks at."""
@@ -214,7 +217,8 @@ class Compiler:
         key = ("fresh", node)
         if key not in self.graph.memo:
             self.graph.memo[key] = nd.Fresh(node, limits)
-        return self.graph.memo[key]
+        fresh: nd.Node = self.graph.memo[key]
+        return fresh
 
     def _stale_limits(self, node: nd.Node, limits: list[tuple[nd.MetricNode, float, bool]], seen: set[int]) -> None:
         if id(node) in seen:
@@ -255,7 +259,8 @@ class Compiler:
             return operand
         subject = implicit_subject(comparison, operand, self.scope)
         assert subject is not None
-        return _map(operand, lambda n: _insert_subject(n, subject) if self._lacks_subject(n) else n)
+        full: ex.Expression = _map(operand, lambda n: _insert_subject(n, subject) if self._lacks_subject(n) else n)
+        return full
 
     @staticmethod
     def _lacks_subject(node: ex.Node) -> bool:
@@ -316,7 +321,8 @@ class Compiler:
         key = ("edges", source)
         if key not in self.graph.memo:
             self.graph.keep(key, Event(source.text, source, Span(), self.graph.clock))
-        return self.graph.memo[key]  # type: ignore[return-value]
+        found: Event = self.graph.memo[key]
+        return found
 
     def _then(self, node: ex.Then, setting: Setting) -> nd.Node:
         first = self.event_like(node.first, setting)
@@ -328,7 +334,7 @@ class Compiler:
             key = ("probe", source)
             if key not in self.graph.memo:
                 self.graph.keep(key, Probe(source))
-            second = self.graph.memo[key]  # type: ignore[assignment]
+            second = self.graph.memo[key]
         build = ThenNo if node.absent else Then
         return build(expression_text(node), first, second, self.extent(node.within))
 

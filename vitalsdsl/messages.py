@@ -40,8 +40,11 @@ def request(record: Record, deed: int, transition: Transition, lifetime: float) 
     t = transition
     asked = asked_of(record, deed)
     after = sum(bool(registry()[d["action"]].asks) for d in record["deeds"][deed + 1 :])
-    evidence = {"values": {name: spoken(value) for name, value in t.values.items()}, "digest": t.digest}
-    evidence["margin"] = None if t.margin != t.margin else spoken(t.margin)
+    evidence = {
+        "values": {name: spoken(value) for name, value in t.values.items()},
+        "margin": None if t.margin != t.margin else spoken(t.margin),
+        "digest": t.digest,
+    }
     return Request(
         id=request_id(record["id"], asked),
         run=t.run,

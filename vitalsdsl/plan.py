@@ -58,7 +58,11 @@ class Plan:
 
     def _let(self, let: rules.Let) -> None:
         if let.family:
-            self.compiler.watch(let.expression, lambda star: self.compiler.let(let, Setting(star=star)) and None)
+
+            def join(star: str) -> None:
+                self.compiler.let(let, Setting(star=star))
+
+            self.compiler.watch(let.expression, join)
         else:
             self.compiler.let(let, Setting())
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 from vitalsdsl import expressions as ex
-from vitalsdsl import rules
+from vitalsdsl import rules as written
 
 COUNTERS: dict[str, tuple[str, ...]] = {
     "step": (),
@@ -48,23 +48,23 @@ class Meaning(Enum):
 class Scope:
     """The names that a policy defines. A name that nothing defines is a metric, logged under that name."""
 
-    metrics: dict[str, rules.Metric] = field(default_factory=dict)
-    params: dict[str, rules.Param] = field(default_factory=dict)
-    lets: dict[str, rules.Let] = field(default_factory=dict)
-    events: dict[str, rules.Event] = field(default_factory=dict)
-    phases: dict[str, rules.Phase] = field(default_factory=dict)
-    rules: dict[str, rules.Rule] = field(default_factory=dict)
+    metrics: dict[str, written.Metric] = field(default_factory=dict)
+    params: dict[str, written.Param] = field(default_factory=dict)
+    lets: dict[str, written.Let] = field(default_factory=dict)
+    events: dict[str, written.Event] = field(default_factory=dict)
+    phases: dict[str, written.Phase] = field(default_factory=dict)
+    rules: dict[str, written.Rule] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, policy: rules.Policy) -> Scope:
+    def of(cls, policy: written.Policy) -> Scope:
         scope = cls()
-        tables: dict[type[rules.Statement], dict[str, rules.Statement]] = {
-            rules.Metric: scope.metrics,  # type: ignore[dict-item]
-            rules.Param: scope.params,  # type: ignore[dict-item]
-            rules.Let: scope.lets,  # type: ignore[dict-item]
-            rules.Event: scope.events,  # type: ignore[dict-item]
-            rules.Phase: scope.phases,  # type: ignore[dict-item]
-            rules.Rule: scope.rules,  # type: ignore[dict-item]
+        tables: dict[type[written.Statement], dict[str, written.Statement]] = {
+            written.Metric: scope.metrics,  # type: ignore[dict-item]
+            written.Param: scope.params,  # type: ignore[dict-item]
+            written.Let: scope.lets,  # type: ignore[dict-item]
+            written.Event: scope.events,  # type: ignore[dict-item]
+            written.Phase: scope.phases,  # type: ignore[dict-item]
+            written.Rule: scope.rules,  # type: ignore[dict-item]
         }
         for statement in policy.statements:
             table = tables.get(type(statement))
@@ -93,7 +93,7 @@ class Scope:
             return Meaning.METRIC
         return Meaning.COUNTER
 
-    def let_family(self, path: str) -> tuple[rules.Let, str] | None:
+    def let_family(self, path: str) -> tuple[written.Let, str] | None:
         """The let family that a path belongs to, and what its star stands for there."""
         for let in self.lets.values():
             if let.family:
@@ -102,7 +102,7 @@ class Scope:
                     return let, star
         return None
 
-    def metric_family(self, path: str) -> rules.Metric | None:
+    def metric_family(self, path: str) -> written.Metric | None:
         """The declaration `metric act/*/absmax = …` of a family, by its own path."""
         metric = self.metrics.get(path)
         return metric if metric is not None and metric.family else None
@@ -191,13 +191,13 @@ def is_constant(node: ex.Expression, scope: Scope) -> bool:
     return isinstance(node, ex.Arithmetic) and is_constant(node.left, scope) and is_constant(node.right, scope)
 
 
-def name_rules(policy: rules.Policy) -> rules.Policy:
+def name_rules(policy: written.Policy) -> written.Policy:
     """Give each top-level `when` its name: the first metric, let or event of its condition and its first level."""
     scope = Scope.of(policy)
-    taken = {s.name for s in policy.of(rules.Rule) if s.written}
-    statements: list[rules.Statement] = []
+    taken = {s.name for s in policy.of(written.Rule) if s.written}
+    statements: list[written.Statement] = []
     for statement in policy.statements:
-        if isinstance(statement, rules.Rule) and not statement.written and not statement.name:
+        if isinstance(statement, written.Rule) and not statement.written and not statement.name:
             name = unique(_subject_level(statement, scope), taken)
             taken.add(name)
             statement = statement.model_construct(**{**statement.__dict__, "name": name})
@@ -214,7 +214,7 @@ def unique(name: str, taken: set[str]) -> str:
     return free
 
 
-def _subject_level(rule: rules.Rule, scope: Scope) -> str:
+def _subject_level(rule: written.Rule, scope: Scope) -> str:
     clause = rule.body.clauses[0]
     subject = "rule"
     for node in clause.condition.walk():

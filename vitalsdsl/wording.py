@@ -60,7 +60,8 @@ def distance(node: nd.Node) -> float:
         gap = left - right if node.symbol in (">", ">=") else right - left
         if node.symbol in ("==", "!=") or gap != gap:
             return math.nan
-        return gap / abs(right) if right not in (0.0, math.inf, -math.inf) else gap
+        margin: float = gap / abs(right) if right not in (0.0, math.inf, -math.inf) else gap
+        return margin
     if isinstance(node, (nd.And, nd.Or)):
         known = [d for d in map(distance, node.inputs) if d == d]
         return (min(known) if isinstance(node, nd.And) else max(known)) if known else math.nan

@@ -52,7 +52,7 @@ def loss_of(model: Model, batch: torch.Tensor) -> torch.Tensor:
 def rate_at(step: int, steps: int, top_rate: float) -> float:
     """Warm-up to 0.001 over 40 steps; from step 160 on the mistake: it rises to `top_rate`."""
     rising = max(0.0, (step - 160) / max(1, steps - 160))
-    return 1e-3 * min(1.0, (step + 1) / 40) * (top_rate / 1e-3) ** rising
+    return 1e-3 * min(1.0, (step + 1) / 40) * math.pow(top_rate / 1e-3, rising)
 
 
 def train(steps: int, top_rate: float, seed: int) -> None:

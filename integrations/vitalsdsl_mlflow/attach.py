@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import functools
 import importlib
 import os
 import re
 import sys
+import threading
 from collections.abc import Callable, Mapping
 from pathlib import PurePath
 from typing import Any
@@ -17,10 +19,24 @@ from vitalsdsl.policy import LoadedPolicy, load
 from vitalsdsl.session import Monitor
 from vitalsdsl_mlflow.port import MlflowPort
 from vitalsdsl_mlflow.rows import LoggedPoint, Steps
-from vitalsdsl_mlflow.tap import instrument, restore
+from vitalsdsl_mlflow.tap import complain, instrument, is_instrumented, restore
+
+KEPT_RUNS = 16
+"""Of how many runs that ended the state of the rules is kept, should they be resumed."""
 
 _REGISTRY = "mlflow.tracking._tracking_service.registry"
 _UTILS = "mlflow.tracking._tracking_service.utils"
+
+
+class _Run:
+    """One run under one attachment. `state` is what the rules knew when it ended, should it be resumed."""
+
+    def __init__(self, run_id: str) -> None:
+        self.lock = threading.RLock()
+        self.monitor: Monitor | None = None
+        self.steps = Steps(run_id, _nowhere)
+        self.state: dict[str, Any] | None = None
+        self.is_off = False
 
 
 class MlflowAttachment:
@@ -29,45 +45,61 @@ class MlflowAttachment:
     def __init__(self, policy: LoadedPolicy) -> None:
         self.policy = policy
         self._attachment = Attachment(policy)
-        self._steps: dict[str, Steps] = {}
-        self._stores: list[Any] = []
+        self._runs: dict[str, _Run] = {}
         self._git = commit_of(policy.reference)
 
     def monitor(self, run_id: str) -> Monitor | None:
-        """The monitor of a run that has logged something."""
+        """The monitor of a run that has logged something and has not ended."""
         return self._attachment.monitor(run_id)
 
     def detach(self) -> None:
-        """Stop watching: what is queued is finished, and MLflow is as it was."""
+        """Stop watching: what is queued is finished, and MLflow is as it was once nobody else is attached."""
         if self in _attached:
             _attached.remove(self)
-        for store in self._stores:
-            restore(store)
+        if not _attached:
+            _unhook()
         self._attachment.end_all()
-
-    def watch_store(self, store: Any) -> None:
-        """Have a store's points seen by this attachment, too."""
-        if not any(store is known for known in self._stores):
-            self._stores.append(store)
-        instrument(store, _Everyone())
 
     # ---------------------------------------------------------------- told by the tap
 
     def points(self, run_id: str, points: list[LoggedPoint], store: Any) -> None:
         """Points of a run that MLflow has taken."""
-        monitor = self._attachment.monitor(run_id, lambda: self._port(run_id, store))
-        if monitor is None:
-            return
-        steps = self._steps.get(run_id)
-        if steps is None:
-            steps = self._steps[run_id] = Steps(run_id, _pusher(monitor))
-        steps.add(points)
+        run = self._runs.setdefault(run_id, _Run(run_id)) if run_id not in self._runs else self._runs[run_id]
+        with run.lock:
+            if run.is_off:
+                return
+            try:
+                monitor = self._attachment.monitor(run_id, lambda: self._port(run_id, store))
+                if monitor is not None and monitor is not run.monitor:
+                    self._begin(run, monitor)
+            except Exception:
+                run.is_off = True
+                raise
+            if monitor is not None:
+                run.steps.add(points)
+
+    def _begin(self, run: _Run, monitor: Monitor) -> None:
+        """The run's first points, or its first since it was resumed in this process: the rules go on where they were."""
+        if run.state is not None:
+            monitor.load(run.state)
+            run.state = None
+        run.monitor = monitor
+        run.steps.take = _pusher(monitor)
 
     def ended(self, run_id: str, store: Any) -> None:
-        """A run has ended: its last step closes."""
-        self._steps.pop(run_id, None)
+        """A run has ended: its last step closes, and what is queued is finished, within a timeout."""
+        run = self._runs.get(run_id)
+        if run is None:
+            return
         self._attachment.end(run_id)
+        with run.lock:
+            if run.monitor is not None:
+                run.state = run.monitor.save()
+            run.monitor = None
         self._attachment.resume(run_id)
+        over = [name for name, known in self._runs.items() if known.monitor is None]
+        for name in over[:-KEPT_RUNS]:
+            self._runs.pop(name, None)
 
     def _port(self, run_id: str, store: Any) -> MlflowPort:
         client_type = importlib.import_module("mlflow").MlflowClient
@@ -75,6 +107,10 @@ class MlflowAttachment:
         client = client_type(tracking_uri=uri) if uri else client_type()
         file_name = re.sub(r"[^\w.-]", "_", PurePath(self.policy.reference).name) or "policy.vitals"
         return MlflowPort(client, run_id, self.policy.name, file_name, self._git)
+
+
+def _nowhere(values: dict[str, float], step: int, time: float) -> None:
+    """Until a run has a monitor."""
 
 
 def _pusher(monitor: Monitor) -> Callable[[dict[str, float], int, float], None]:
@@ -89,14 +125,22 @@ class _Everyone:
 
     def points(self, run_id: str, points: list[LoggedPoint], store: Any) -> None:
         for attachment in tuple(_attached):
-            attachment.points(run_id, points, store)
+            try:
+                attachment.points(run_id, points, store)
+            except Exception as error:  # one policy's failure is not another's, nor the script's
+                complain(f"run {run_id} is not watched by {attachment.policy.name} ({type(error).__name__})")
 
     def ended(self, run_id: str, store: Any) -> None:
         for attachment in tuple(_attached):
-            attachment.ended(run_id, store)
+            try:
+                attachment.ended(run_id, store)
+            except Exception as error:  # as above
+                complain(f"the end of run {run_id} was not seen to ({type(error).__name__})")
 
 
+_everyone = _Everyone()
 _attached: list[MlflowAttachment] = []
+_stores: list[Any] = []
 
 
 def attach(
@@ -120,7 +164,6 @@ def attach(
     attachment = MlflowAttachment(loaded)
     _attached.append(attachment)
     hook_registry()
-    _watch_current_store(attachment)
     return attachment
 
 
@@ -131,33 +174,45 @@ def arm(name: str) -> None:
 
 
 def hook_registry() -> None:
-    """Have every store that MLflow makes from here on watched. Safe inside MLflow's own import."""
-    registry = sys.modules.get(_REGISTRY) or importlib.import_module(_REGISTRY)
-    kind = registry.TrackingStoreRegistry
-    original = kind.get_store_builder
-    if getattr(original, "_vitals", False):
+    """Have every store watched from its next use on. Safe inside MLflow's own import.
+
+    All of MLflow asks the registry for the store at each call, so stores that are in use already are met, too, and none
+    is made before the script makes it.
+    """
+    kind = _registry()
+    original = kind.get_store
+    if getattr(original, "_vitals", None) is not None:
         return
 
-    def get_store_builder(self: Any, store_uri: Any) -> Callable[..., Any]:
-        builder = original(self, store_uri)
+    @functools.wraps(original)
+    def get_store(self: Any, *args: Any, **kwargs: Any) -> Any:
+        store = original(self, *args, **kwargs)
+        if _attached and not is_instrumented(store):
+            try:
+                _watch(store, kwargs.get("store_uri", args[0] if args else None))
+            except Exception as error:  # the script must get its store whatever happens to us
+                complain(f"a store cannot be watched ({type(error).__name__})")
+        return store
 
-        def build(*args: Any, **kwargs: Any) -> Any:
-            store = builder(*args, **kwargs)
-            store._vitals_uri = kwargs.get("store_uri", args[0] if args else store_uri)
-            for attachment in tuple(_attached):
-                attachment.watch_store(store)
-            return store
-
-        return build
-
-    get_store_builder._vitals = True  # type: ignore[attr-defined]
-    kind.get_store_builder = get_store_builder
+    get_store._vitals = original  # type: ignore[attr-defined]
+    kind.get_store = get_store
 
 
-def _watch_current_store(attachment: MlflowAttachment) -> None:
-    """The store that is in use already was made before anybody was attached."""
-    utils = importlib.import_module(_UTILS)
-    store = utils._get_store()
-    if not hasattr(store, "_vitals_uri"):
-        store._vitals_uri = utils.get_tracking_uri()
-    attachment.watch_store(store)
+def _registry() -> Any:
+    return (sys.modules.get(_REGISTRY) or importlib.import_module(_REGISTRY)).TrackingStoreRegistry
+
+
+def _watch(store: Any, uri: Any) -> None:
+    store._vitals_uri = uri or importlib.import_module(_UTILS).get_tracking_uri()
+    instrument(store, _everyone)
+    _stores.append(store)
+
+
+def _unhook() -> None:
+    kind = _registry()
+    original = getattr(kind.get_store, "_vitals", None)
+    if original is not None:
+        kind.get_store = original
+    for store in _stores:
+        restore(store)
+    _stores.clear()

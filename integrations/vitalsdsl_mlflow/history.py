@@ -69,7 +69,6 @@ def _recording(client: Any, run: Any) -> Recording:
     for key in run.data.metrics:
         for metric in client.get_metric_history(run.info.run_id, key):
             points.append(LoggedPoint(key, _restored(metric.value), metric.step, metric.timestamp))
-    points.sort(key=lambda p: (p.timestamp, p.step))
     rows: list[Row] = []
     steps = Steps(run.info.run_id, lambda values, step, time: rows.append(Row(step, values, time)))
     steps.add(points)

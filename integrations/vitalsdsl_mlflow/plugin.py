@@ -21,7 +21,19 @@ def _attach() -> None:
     try:
         importlib.import_module("vitalsdsl_mlflow.attach").arm(name)
     except Exception as error:  # the script must run whatever happens to us
-        print(f"vitals: no policy is attached: {error}", file=sys.stderr)
+        print(f"vitals: no policy is attached: {_in_one_line(error)}", file=sys.stderr)
+
+
+def _in_one_line(error: Exception) -> str:
+    """The first finding of a policy with errors, with its place, or the error's own words."""
+    found = getattr(error, "diagnostics", ())
+    if not found:
+        return " ".join(str(error).split()) or type(error).__name__
+    more = sum(finding.is_error for finding in found) - 1
+    first = next((finding for finding in found if finding.is_error), found[0])
+    rest = f" (and {more} more; see `vitals check`)" if more > 0 else ""
+    place = first.as_dict()
+    return " ".join(f"{place['file']}:{place['line']}:{place['column']}: {first.message}{rest}".split())
 
 
 _attach()

@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import functools
+import hashlib
 import json
+import posixpath
+import re
+import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any, TypeVar
 
 from vitalsdsl.rules import Level
@@ -15,6 +20,11 @@ from vitalsdsl_mlflow.tap import ours
 
 MAX_TAG = 8000
 """Longer tag values are cut off by MLflow without a word."""
+
+_ALERTS = "vitals/alerts.jsonl"
+_TRANSITIONS = "vitals/transitions.jsonl"
+_RULE = "vitals.rule."
+_LONGEST_NAME = 200
 
 Method = TypeVar("Method", bound=Callable[..., Any])
 
@@ -46,9 +56,8 @@ class MlflowPort(Port):
         self._policy_name = policy_name
         self._file_name = file_name
         self._git = git
-        self._firing: dict[str, str] = {}
-        self._transitions: list[str] = []
-        self._alerts: list[str] = []
+        self._shown: dict[str, str] | None = None
+        self._lines: dict[str, list[str]] = {}
 
     @_quietly
     def tag_level(self, level: Level) -> None:
@@ -56,29 +65,54 @@ class MlflowPort(Port):
 
     @_quietly
     def tag_rules(self, firing: Mapping[str, str]) -> None:
-        for rule, shown in firing.items():
-            if self._firing.get(rule) != shown:
-                self._client.set_tag(self._run, _tag_name(rule), shown)
-                self._firing[rule] = shown
-        for rule in [rule for rule in self._firing if rule not in firing]:
-            self._client.delete_tag(self._run, _tag_name(rule))
-            del self._firing[rule]
+        if self._shown is None:
+            tags = self._client.get_run(self._run).data.tags
+            self._shown = {name: value for name, value in tags.items() if name.startswith(_RULE)}
+        wanted = {_tag_name(rule): shown[:MAX_TAG] for rule, shown in firing.items()}
+        for name, shown in wanted.items():
+            if self._shown.get(name) != shown:
+                self._client.set_tag(self._run, name, shown)
+                self._shown[name] = shown
+        for name in [name for name in self._shown if name not in wanted]:
+            self._delete_tag(name)
+            del self._shown[name]
+
+    def _delete_tag(self, name: str) -> None:
+        try:
+            self._client.delete_tag(self._run, name)
+        except Exception as error:
+            if getattr(error, "error_code", "") != "RESOURCE_DOES_NOT_EXIST":  # gone already is as good
+                raise
 
     @_quietly
     def alert(self, alert: Alert) -> None:
-        record = {"id": alert.id, "at": time.time(), "level": alert.level.word, "title": alert.title, "text": alert.text}
-        line = json.dumps(record, ensure_ascii=False)
-        if line not in self._alerts:
-            self._alerts.append(line)
-        self._client.log_text(self._run, "\n".join(self._alerts) + "\n", "vitals/alerts.jsonl")
+        lines = self._lines_of(_ALERTS)
+        if all(_id(line) != alert.id for line in lines):
+            lines.append(_line({"id": alert.id, "at": time.time(), "level": alert.level.word, "title": alert.title,
+                                "text": alert.text}))  # fmt: skip
+        self._write(_ALERTS, lines)
         self._client.set_tag(self._run, "vitals.alert", f"{alert.title}: {alert.text}"[:MAX_TAG])
 
     @_quietly
     def record(self, transitions: Sequence[Transition]) -> None:
-        known = set(self._transitions)
-        lines = [json.dumps(t.as_dict(), ensure_ascii=False, allow_nan=False) for t in transitions]
-        self._transitions += [line for line in lines if line not in known]
-        self._client.log_text(self._run, "\n".join(self._transitions) + "\n", "vitals/transitions.jsonl")
+        lines = self._lines_of(_TRANSITIONS)
+        known = {_id(line) for line in lines}
+        lines += [_line(t.as_dict()) for t in transitions if t.id not in known]
+        self._write(_TRANSITIONS, lines)
+
+    def _lines_of(self, path: str) -> list[str]:
+        """The lines of one of our artifacts: a run that is resumed has those of earlier processes."""
+        if path not in self._lines:
+            lines: list[str] = []
+            if any(file.path == path for file in self._client.list_artifacts(self._run, "vitals")):
+                with tempfile.TemporaryDirectory() as folder:
+                    text = Path(self._client.download_artifacts(self._run, path, folder)).read_text("utf-8")
+                lines = [line for line in text.split("\n") if line]
+            self._lines[path] = lines
+        return self._lines[path]
+
+    def _write(self, path: str, lines: Sequence[str]) -> None:
+        self._client.log_text(self._run, "".join(line + "\n" for line in lines), path)
 
     @_quietly
     def record_policy(self, text: str, digest: str) -> None:
@@ -89,6 +123,25 @@ class MlflowPort(Port):
             self._client.set_tag(self._run, "vitals.git", self._git)
 
 
+def _line(record: Mapping[str, Any]) -> str:
+    return json.dumps(record, ensure_ascii=False, allow_nan=False)
+
+
+def _id(line: str) -> object:
+    """The id in a line; None in one that was cut off."""
+    try:
+        record = json.loads(line)
+    except ValueError:
+        return None
+    return record.get("id") if isinstance(record, dict) else None
+
+
 def _tag_name(rule: str) -> str:
-    """A tag's name for a rule's: MLflow allows letters, digits and a few signs, at most 250 of them."""
-    return "vitals.rule." + "".join(c if c.isalnum() or c in "_-. /" else "_" for c in rule)[:200]
+    """A tag's name for a rule's: MLflow allows letters, digits and a few signs, at most 250 of them, and no path that
+    could be written shorter. What has to be changed ends in a sum of the whole, so that no two rules share a tag."""
+    name = re.sub(r"[^\w\-. /]", "_", rule)
+    if posixpath.normpath(name) != name or name.startswith(("/", "..")) or name != name.strip():
+        name = name.strip().replace("/", "_").replace("..", "_")
+    if name == rule and len(name) <= _LONGEST_NAME:
+        return _RULE + name
+    return f"{_RULE}{name[:_LONGEST_NAME].rstrip()}-{hashlib.sha256(rule.encode('utf-8', 'replace')).hexdigest()[:8]}"

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable
-from typing import NamedTuple, Protocol
+import operator
+from collections.abc import Callable, Iterable
+from typing import NamedTuple
 
 logger = logging.getLogger("vitalsdsl")
 
@@ -20,10 +21,8 @@ class LoggedPoint(NamedTuple):
     timestamp: int
 
 
-class Takes(Protocol):
-    """Where the values of a step go: in a running process a monitor, for a recorded run a list."""
-
-    def __call__(self, values: dict[str, float], step: int, time: float) -> None: ...
+Take = Callable[[dict[str, float], int, float], object]
+"""Where the values of a step and their time go: in a running process a monitor, for a recorded run a list."""
 
 
 class Steps:
@@ -34,7 +33,7 @@ class Steps:
     once. System metrics have a counter of their own, so they count at the training step that is open.
     """
 
-    def __init__(self, run: str, take: Takes) -> None:
+    def __init__(self, run: str, take: Take) -> None:
         self.run = run
         self.take = take
         self.notes: list[str] = []
@@ -44,11 +43,11 @@ class Steps:
         self._explicit = False
 
     def add(self, points: Iterable[LoggedPoint]) -> None:
-        """The points of one call, in their order; those of one step go on together."""
+        """The points of one call, by time and step, as they will be found again; those of one step go on together."""
         group: dict[str, float] = {}
         group_step: int | None = None
         time = 0.0
-        for point in points:
+        for point in sorted(points, key=_when):
             step = self._step(point)
             if step is None:
                 continue

@@ -16,6 +16,8 @@ logger = logging.getLogger("vitalsdsl")
 METHODS = ("log_metric", "log_batch", "log_metric_async", "log_batch_async", "update_run_info")
 _MARK = "_vitals_tap"
 
+_said: set[str] = set()
+
 ours = threading.local()
 """`ours.busy` is set on a thread while a call of ours, or an outer call of theirs, is under way."""
 
@@ -30,22 +32,33 @@ class Sink(Protocol):
 
 def instrument(store: Any, sink: Sink) -> None:
     """Wrap one store's logging methods, on the instance. A second time does nothing."""
-    if getattr(store, _MARK, None) is not None:
+    if is_instrumented(store):
         return
-    originals = {}
+    taps: dict[str, tuple[Callable[..., Any], Any]] = {}
     for name in METHODS:
         original = getattr(store, name, None)
         if original is not None:
-            originals[name] = original
-            setattr(store, name, _wrapped(original, name, store, sink))
-    setattr(store, _MARK, originals)
+            tap = _wrapped(original, name, store, sink)
+            taps[name] = (tap, vars(store).get(name))
+            setattr(store, name, tap)
+    setattr(store, _MARK, taps)
+
+
+def is_instrumented(store: Any) -> bool:
+    """Whether a store is wrapped."""
+    return getattr(store, _MARK, None) is not None
 
 
 def restore(store: Any) -> None:
-    """Take the wrapping off again."""
-    if getattr(store, _MARK, None) is not None:
-        for name in getattr(store, _MARK):
+    """Take the wrapping off again. What somebody else wrapped around ours stays: ours lets all through then."""
+    for name, (tap, own) in (getattr(store, _MARK, None) or {}).items():
+        if vars(store).get(name) is not tap:
+            continue
+        if own is None:
             delattr(store, name)
+        else:
+            setattr(store, name, own)
+    if is_instrumented(store):
         delattr(store, _MARK)
 
 
@@ -63,11 +76,18 @@ def _wrapped(original: Callable[..., Any], name: str, store: Any, sink: Sink) ->
             ours.busy = False
         try:
             _tell(sink, name, store, args, kwargs)
-        except Exception:  # a health rule must never end a training run
-            logger.exception("vitals: a logged point could not be read; training goes on")
+        except Exception as error:  # a health rule must never end a training run
+            complain(f"a logged point could not be read ({type(error).__name__})")
         return result
 
     return call
+
+
+def complain(what: str) -> None:
+    """Say, once for each, what went wrong with us, with the exception that is being handled."""
+    if what not in _said:
+        _said.add(what)
+        logger.exception("vitals: %s; training goes on (said once)", what)
 
 
 def _tell(sink: Sink, name: str, store: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:

@@ -17,7 +17,7 @@ from vitalsdsl.git import commit_of
 from vitalsdsl.policy import LoadedPolicy
 from vitalsdsl.session import Monitor
 from vitalsdsl_wandb.port import WandbPort
-from vitalsdsl_wandb.rows import Rows, commits
+from vitalsdsl_wandb.rows import Rows
 from vitalsdsl_wandb.tap import install, remove, wandb_module
 
 logger = logging.getLogger("vitalsdsl")
@@ -43,8 +43,6 @@ class WandbAttachment:
         self._pid = os.getpid()
         self._git = commit_of(policy.reference)
         self._said_offline = False
-        # Registered after the attachment's own, so it runs before it: the last open row is still evaluated.
-        atexit.register(self._commit_all)
 
     def monitor(self, run_id: str) -> Monitor | None:
         """The monitor of a run that has logged something and is not over."""
@@ -55,14 +53,14 @@ class WandbAttachment:
         if self in _attached:
             _attached.remove(self)
         remove(self)
-        self._commit_all()
+        atexit.unregister(self._end_all)
+        self._end_all()
         self._attachment.end_all()
-        atexit.unregister(self._commit_all)
 
     # ---------------------------------------------------------------- told by the tap
 
-    def logged(self, run: Any, data: Any, step: int | None, commit: bool | None) -> None:
-        """W&B has taken a call of `run.log`."""
+    def logged(self, run: Any, before: int, data: Any, step: int | None, commit: bool | None) -> None:
+        """W&B has taken a call of `run.log`; `before` is its step until then."""
         if os.getpid() != self._pid or not isinstance(data, Mapping):
             return
         with self._lock:
@@ -70,7 +68,7 @@ class WandbAttachment:
             if rows is None:
                 if run in self._over:
                     return
-                rows = self._start(run, step, commit)
+                rows = self._start(run, before)
             if rows is not None:
                 rows.log(data, step, commit)
 
@@ -80,23 +78,23 @@ class WandbAttachment:
             return
         with self._lock:
             self._over.add(run)
-            rows = self._rows.pop(run.id, None)
-            if rows is not None:
-                rows.finish()
-        if rows is not None:
-            self._attachment.end(run.id, AT_FINISH)
-            self._attachment.resume(run.id)
+        self._end(run.id)
+        self._attachment.resume(run.id)
 
-    def _start(self, run: Any, step: int | None, commit: bool | None) -> Rows | None:
+    def _start(self, run: Any, before: int) -> Rows | None:
         """The rows of a run that is new here; None at the exit of the process, when all runs have been ended."""
         monitor = self._attachment.monitor(run.id, lambda: self._port(run))
         if monitor is None:
             return None
+        # What is registered last runs first: at the exit of the process the last open row is to be evaluated before
+        # the run's dispatcher closes, and before W&B's own end.
+        atexit.unregister(self._end_all)
+        atexit.register(self._end_all)
 
         def take(values: dict[str, float], at: int) -> None:
             monitor.log(values, at, commit=rows.axis is None)
 
-        rows = self._rows[run.id] = Rows(run.id, take, self.policy.axis, _step_before(run, step, commit))
+        rows = self._rows[run.id] = Rows(run.id, take, self.policy.axis, before)
         return rows
 
     def _port(self, run: Any) -> WandbPort:
@@ -106,24 +104,18 @@ class WandbAttachment:
         file_name = re.sub(r"[^\w.-]", "_", PurePath(self.policy.reference).name) or "policy.vitals"
         return WandbPort(wandb_module(), run, self.policy.name, file_name, self._git)
 
-    def _commit_all(self) -> None:
-        if os.getpid() != self._pid:
-            return
+    def _end(self, run_id: str) -> None:
         with self._lock:
-            for rows in self._rows.values():
-                rows.finish()
-            self._rows.clear()
+            rows = self._rows.pop(run_id, None)
+            if rows is None:
+                return
+            rows.finish()
+        self._attachment.end(run_id, AT_FINISH)
 
-
-def _step_before(run: Any, step: int | None, commit: bool | None) -> int:
-    """W&B's step before a call that it has just taken: not 0 for a resumed run, or one that was logging already.
-
-    From W&B's own counter in this process; `run.step` would ask another process, and may wait for half a minute.
-    """
-    counter = getattr(run, "_local_step", None)
-    if not isinstance(counter, int):
-        return step or 0
-    return max(0, counter - 1) if commits(step, commit) else counter
+    def _end_all(self) -> None:
+        if os.getpid() == self._pid:
+            for run_id in list(self._rows):
+                self._end(run_id)
 
 
 _attached: list[WandbAttachment] = []

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Mapping
-from typing import Any, Protocol
+from collections.abc import Callable, Mapping
+from typing import Any
 
 from vitalsdsl.points import number
 
@@ -17,10 +17,8 @@ TRAINER_STEPS = ("train/global_step", "trainer/global_step")
 _DEEPEST = 16
 
 
-class Takes(Protocol):
-    """Where a committed row goes."""
-
-    def __call__(self, values: dict[str, float], step: int) -> None: ...
+Takes = Callable[[dict[str, float], int], object]
+"""Where a committed row goes."""
 
 
 def flatten(data: Mapping[str, Any]) -> dict[str, float]:
@@ -30,21 +28,30 @@ def flatten(data: Mapping[str, Any]) -> dict[str, float]:
     {'loss': 2.5, 'nest.y.z': 1.0}
     """
     flat: dict[str, float] = {}
-    _flatten(data, "", flat, 0)
+    _gather(data, "", flat, set())
     return flat
 
 
-def _flatten(data: Mapping[str, Any], prefix: str, flat: dict[str, float], depth: int) -> None:
+def _gather(data: Mapping[Any, Any], prefix: str, flat: dict[str, float], parents: set[str], depth: int = 0) -> None:
+    """Put a call into an open row. As in W&B, what comes later replaces a value, a mapping or a text of its name, and
+    mappings of one name grow together; `parents` are the names of mappings in the row."""
     for key, value in data.items():
-        if not isinstance(key, str):
+        path = prefix + key if key.__class__ is str else f"{prefix}{key}"
+        if isinstance(value, Mapping) and "_type" not in value:
+            if value and depth < _DEEPEST:
+                flat.pop(path, None)
+                parents.add(path)
+                _gather(value, path + ".", flat, parents, depth + 1)
             continue
-        if isinstance(value, Mapping):
-            if "_type" not in value and depth < _DEEPEST:
-                _flatten(value, f"{prefix}{key}.", flat, depth + 1)
-            continue
+        if path in parents:
+            parents.discard(path)
+            for name in [name for name in flat if name.startswith(path + ".")]:
+                del flat[name]
         x = number(value)
         if x is not None:
-            flat[prefix + key] = x
+            flat[path] = x
+        elif flat:
+            flat.pop(path, None)
 
 
 def commits(step: int | None, commit: bool | None) -> bool:
@@ -67,6 +74,7 @@ class Rows:
         self.dropped = 0
         self._step = first
         self._open: dict[str, float] = {}
+        self._parents: set[str] = set()
         self._is_open = False
         self._newest_axis: int | None = None
         self._said: set[str] = set()
@@ -81,7 +89,7 @@ class Rows:
             if step > self._step:
                 self._commit()
                 self._step = step
-        self._open.update(flatten(data))
+        _gather(data, "", self._open, self._parents)
         self._is_open = True
         if commits(step, commit):
             self._commit()
@@ -93,6 +101,7 @@ class Rows:
 
     def _commit(self) -> None:
         values, self._open = self._open, {}
+        self._parents.clear()
         was_open, self._is_open = self._is_open, False
         if was_open:
             self.take(values, self._axis_step(values))

@@ -23,8 +23,8 @@ _MARK = "_vitals_original"
 class Sink(Protocol):
     """Who is told of calls and of ends."""
 
-    def logged(self, run: Any, data: Any, step: int | None, commit: bool | None) -> None:
-        """W&B has taken a call of `run.log`."""
+    def logged(self, run: Any, before: int, data: Any, step: int | None, commit: bool | None) -> None:
+        """W&B has taken a call of `run.log`; `before` is the step that it was at."""
 
     def ending(self, run: Any) -> None:
         """W&B is about to finish a run; until this returns, tags and alerts still get into it."""
@@ -85,19 +85,21 @@ def _rebind() -> None:
 def _wrap_log(original: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(original)
     def log(self: Any, *args: Any, **kwargs: Any) -> Any:
+        # W&B's counter in this process: `run.step` would ask another one, and may wait for half a minute.
+        before = getattr(self, "_local_step", 0)
         result = original(self, *args, **kwargs)
-        _tell_logged(self, args, kwargs)
+        _tell_logged(self, before, args, kwargs)
         return result
 
     setattr(log, _MARK, original)
     return log
 
 
-def _tell_logged(run: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+def _tell_logged(run: Any, before: int, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
     given = dict(zip(("data", "step", "commit"), args), **kwargs)
     for sink in tuple(_sinks):
         try:
-            sink.logged(run, given.get("data"), given.get("step"), given.get("commit"))
+            sink.logged(run, before, given.get("data"), given.get("step"), given.get("commit"))
         except Exception:  # a health rule must never end a training run
             logger.exception("vitals: a logged row could not be read; training goes on")
 

@@ -7,7 +7,7 @@ import logging
 import os
 import pkgutil
 import sys
-from typing import Any
+from typing import Any, NoReturn
 
 import click
 
@@ -50,7 +50,7 @@ class Commands(click.Group):
             fail("there is not enough memory for this")
 
 
-def fail(message: str) -> None:
+def fail(message: str) -> NoReturn:
     """One message, and exit 2."""
     click.echo("error: " + "\n".join(printable(line) for line in message.splitlines()), err=True)
     raise SystemExit(EXIT_USAGE)

@@ -26,14 +26,13 @@ class Looked:
     scope: Scope
     tested: Mapping[str, set[str]] | None = None
 
-    @property
-    def rules(self) -> Iterator[rules.Rule]:
-        """The enabled rules."""
+    def enabled(self) -> Iterator[rules.Rule]:
+        """The rules that are not disabled."""
         return (r for r in self.policy.of(rules.Rule) if not r.body.disabled)
 
     @property
     def clauses(self) -> Iterator[tuple[rules.Rule, rules.Clause]]:
-        for rule in self.rules:
+        for rule in self.enabled():
             for clause in rule.body.clauses:
                 yield rule, clause
 

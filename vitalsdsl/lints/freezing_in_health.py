@@ -36,10 +36,11 @@ class FreezingInHealth(Lint):
             if isinstance(right, ex.Arithmetic) and right.operator == "*":
                 value = at.value(right.left)
                 factor, call = (value, right.right) if value is not None else (1.0, right)
-            is_usual = isinstance(call, ex.Call) and call.function == "usual" and call.arguments
-            if not is_usual or any(a.keyword == "unless" for a in call.arguments):  # type: ignore[union-attr]
+            if not isinstance(call, ex.Call) or call.function != "usual" or not call.arguments:
                 continue
-            same = expression_text(call.arguments[0].value) == expression_text(left)  # type: ignore[union-attr]
+            if any(a.keyword == "unless" for a in call.arguments):
+                continue
+            same = expression_text(call.arguments[0].value) == expression_text(left)
             if same and condition.operators[0] in ("<", "<=") and factor >= 1:
                 yield self.found("this is true in healthy running, so its reference never learns", call.span,
                                  "frozen by health", "name the trouble: `unless: EVENT`")  # fmt: skip

@@ -72,13 +72,13 @@ PAGES: dict[str, str] = {
     "V080": "There is no action of that name.\n\nNot so:  -> red do rolback\nBut so:  -> red do rollback(lr: 90%)",
     "V081": "An action is given an argument that it does not take, or lacks one that it needs.\n\n"
             "Not so:  -> red do lr(50%)\nBut so:  -> red do lr(factor: 50%)",
-    "V082": "The argument of an action is of another kind, or out of range. Channels and requests are names from your own "
-            "configuration, never an address or a command.\n\n"
+    "V082": "The argument of an action is of another kind, or out of range. Channels and requests are names from your "
+            "own configuration, never an address or a command.\n\n"
             "Not so:  -> red do rollback(lr: 90)\nBut so:  -> red do rollback(lr: 90%)",
-    "V083": "One step asks for one of pause, rollback and stop at most: of two in one `do` the weightier is asked for.\n\n"
+    "V083": "One step asks for one of pause, rollback and stop: of two in one `do` the weightier is asked for.\n\n"
             "Not so:  -> red do pause, stop\nBut so:  -> red do stop",
-    "V084": "A cooldown and a limit are lengths in steps, epochs or tokens, or times; samples of what would not be said."
-            "\n\nNot so:  limit rollback 3 per 10 samples\nBut so:  limit rollback 3 per 10000 steps",
+    "V084": "A cooldown and a limit are lengths in steps, epochs or tokens, or times.\n\n"
+            "Not so:  limit rollback 3 per 10 samples\nBut so:  limit rollback 3 per 10000 steps",
     "V310": 'Two files define one name.\n\nNot so:  use "a.vitals" use "b.vitals"\nBut so:  use "a.vitals" as a use "b.vitals" as b',
     "V311": "There is no param (or profile) of that name.",
     "V312": "A param is set to a value of another kind: a length param takes a length of its own unit.",

@@ -22,7 +22,7 @@ class Untested(Lint):
     def look(self, at: Looked) -> Iterable[Diagnostic]:
         if at.tested is None:
             return
-        for rule in at.rules:
+        for rule in at.enabled():
             if rule.span.source is not at.policy.source:
                 continue
             seen = at.tested.get(rule.name, set())

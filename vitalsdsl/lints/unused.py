@@ -21,7 +21,7 @@ class Unused(Lint):
     good = "let gap = val_loss - loss\nwhen gap > 3 -> yellow"
 
     def look(self, at: Looked) -> Iterable[Diagnostic]:
-        if not any(at.rules):
+        if not any(at.enabled()):
             return
         used: set[str] = set()
         for statement in at.policy.statements:

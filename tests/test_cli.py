@@ -1,0 +1,138 @@
+"""The commands as a user calls them: exit codes, messages, forms."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from vitalsdsl.cli.app import vitals
+
+ROWS = "".join(json.dumps({"step": s, "grad_norm": 4.0 if 500 <= s < 525 else 1.0}) + "\n" for s in range(625))
+
+
+def call(*words: str, stdin: str | None = None) -> Result:
+    return CliRunner().invoke(vitals, list(words), input=stdin, prog_name="vitals")
+
+
+@pytest.fixture
+def headline(tmp_path: Path) -> Path:
+    path = tmp_path / "grad.vitals"
+    path.write_text("when grad_norm > 3*baseline(500) for 20 steps -> orange\n")
+    (tmp_path / "run.jsonl").write_text(ROWS)
+    return path
+
+
+def test_replay_gives_the_transitions_as_json_lines(headline: Path) -> None:
+    result = call("replay", str(headline), str(headline.parent / "run.jsonl"), "--format", "jsonl")
+    first, second = map(json.loads, result.stdout.splitlines())
+    assert result.exit_code == 0
+    assert set(first) == {"type", "run", "attempt", "rule", "member", "step", "onset", "from", "to", "reason", "message",
+                          "values", "margin", "policy", "digest", "id"}  # fmt: skip
+    assert (first["step"], first["rule"], first["to"], first["onset"]) == (519, "grad_norm_orange", "orange", 500)
+    assert first["values"] == {"grad_norm": 4.0, "baseline(grad_norm, 500 steps)": 1.0}
+    assert first["margin"] == pytest.approx(1 / 3)
+    assert (second["step"], second["to"]) == (544, "green")
+
+
+def test_replay_reads_standard_input_and_fails_on_a_level(headline: Path) -> None:
+    assert call("replay", str(headline), "-", "--fail-on", "orange", stdin=ROWS).exit_code == 3
+    assert call("replay", str(headline), "-", "--fail-on", "red", stdin=ROWS).exit_code == 0
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("replay", "nix.vitals", "-"), "nix.vitals cannot be read"),
+        (("replay", "{policy}", "nix.jsonl"), "nix.jsonl"),
+        (("replay", "{policy}", "nix:run"), "nothing here reads `nix:`"),
+        (("replay", "{policy}", "-", "--set", "k"), "name=value"),
+        (("replay", "{policy}", "-", "--set", "k=3"), "there is no param `k`"),
+        (("check", "nix.vitals"), "there is no file nix.vitals"),
+        (("check", "--explain", "V999"), "there is no code V999"),
+        (("functions", "maen"), "did you mean `mean`?"),
+        (("explain", "{policy}", "--rule", "nix"), "there is no rule `nix`"),
+        (("explain", "{policy}", "--step", "3"), "--step needs a run"),
+        (("test", "{policy}"), "has no tests"),
+        (("packs", "nix"), "no pack called `nix`"),
+    ],
+)
+def test_wrong_usage_is_one_message_and_exit_2(words: tuple[str, ...], said: str, headline: Path) -> None:
+    result = call(*[word.format(policy=headline) for word in words], stdin="")
+    assert result.exit_code == 2
+    assert said in result.output
+    assert "Traceback" not in result.output
+
+
+def test_check_shows_each_finding_with_its_place_and_exits_1(tmp_path: Path) -> None:
+    path = tmp_path / "bad.vitals"
+    path.write_text("when loss > 3 for 20 -> red\nwhen lss => 2 -> yellow\n")
+    result = call("check", str(path))
+    assert result.exit_code == 1
+    assert f"V001 {path}:1:19  a duration needs a unit\n  1 | when loss > 3 for 20 -> red\n" in result.output
+    assert "V005" in result.output
+    found = json.loads(call("check", str(path), "--format", "json").stdout)
+    assert [(d["code"], d["line"]) for d in found] == [("V001", 1), ("V005", 2)]
+    assert call("check", str(path), "--format", "github").stdout.startswith("::error file=")
+    assert json.loads(call("check", str(path), "--format", "sarif").stdout)["version"] == "2.1.0"
+
+
+def test_check_of_a_good_policy_is_quiet(headline: Path) -> None:
+    result = call("check", str(headline))
+    assert (result.exit_code, result.output) == (0, "1 file: no findings\n")
+
+
+def test_fmt_writes_one_style_and_converts_both_ways(tmp_path: Path) -> None:
+    path = tmp_path / "a.vitals"
+    path.write_text("when   grad_norm>3*baseline(500)for 20 steps->orange # why\n")
+    assert call("fmt", "--check", str(path)).exit_code == 1
+    assert call("fmt", str(path)).exit_code == 0
+    assert "when grad_norm > 3 * baseline(500 steps) for 20 steps -> orange" in path.read_text()
+    assert "# why" in path.read_text()
+    assert call("fmt", "--check", str(path)).exit_code == 0
+    twin = tmp_path / "a.yaml"
+    twin.write_text(call("fmt", "--to", "yaml", str(path)).stdout)
+    assert call("check", str(twin)).exit_code == 0
+    assert "-> orange" in call("fmt", "--to", "dsl", str(twin)).stdout
+
+
+def test_explain_reads_a_rule_out_and_shows_its_values_at_a_step(headline: Path) -> None:
+    said = call("explain", str(headline)).output
+    assert "Fires orange when grad_norm is above 3 times the baseline of grad_norm" in said
+    assert "Needs 500 steps" in said
+    assert "not before step 519" in said
+    run = str(headline.parent / "run.jsonl")
+    pending = call("explain", str(headline), run, "--step", "513").output
+    assert "pending 14 of 20 steps, margin +0.33" in pending
+    early = call("explain", str(headline), run, "--step", "100").output
+    assert "baseline(grad_norm, 500 steps) = unknown  (warming)" in early
+
+
+def test_functions_and_packs_answer_from_the_registry() -> None:
+    everything = call("functions").output
+    assert "quantile(x, q, W)" in everything
+    assert "The arithmetic mean" in call("functions", "mean").output
+    assert "core" in call("packs").output
+
+
+def test_doctor_looks_at_what_is_installed() -> None:
+    lines = [json.loads(line) for line in call("doctor", "--format", "jsonl").stdout.splitlines()]
+    assert {line["what"] for line in lines} >= {"vitalsdsl", "python", "wandb", "mlflow", "torch", "readers", "packs"}
+
+
+def test_rules_are_tested_in_a_closed_world(headline: Path) -> None:
+    suite = headline.parent / "grad.vtest.yaml"
+    suite.write_text(
+        "policy: grad.vitals\ntests:\n"
+        '  - {name: fires, series: {grad_norm: "1.0 x500, 4.0 x25, 1.0 x100"}, expect: [\n'
+        "      {step: 519, rule: grad_norm_orange, to: orange, onset: 500}, {step: 544, rule: grad_norm_orange, to: green}]}\n"
+        '  - {name: silent, series: {grad_norm: "1.0 x600"}, expect: []}\n'
+    )
+    assert call("test", str(headline)).output == "2 passed, 0 failed\n"
+    assert call("check", str(headline)).exit_code == 0
+    suite.write_text(suite.read_text().replace("step: 544", "step: 545"))
+    failed = call("test", str(headline))
+    assert failed.exit_code == 1
+    assert "came, and is not listed:     step 544: grad_norm_orange to green" in failed.output

@@ -1,0 +1,80 @@
+"""The project itself: the README runs, imports go downward, types hold, style is one, starts are light."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+
+
+def run(*words: str, **options: object) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([sys.executable, *words], capture_output=True, text=True, check=False, cwd=ROOT, **options)  # type: ignore[call-overload,no-any-return]
+
+
+def blocks(language: str) -> list[str]:
+    return re.findall(rf"```{language}\n(.*?)```", (ROOT / "README.md").read_text("utf-8"), re.DOTALL)
+
+
+def test_the_readme_s_example_prints_what_it_says(tmp_path: Path) -> None:
+    (tmp_path / "spikes.vitals").write_text(blocks("vitals")[0], "utf-8")
+    (tmp_path / "spikes.vtest.yaml").write_text(blocks("yaml")[0], "utf-8")
+    done = subprocess.run([sys.executable, "-c", blocks("python")[0]], capture_output=True, text=True, cwd=tmp_path, check=True)
+    assert done.stdout == blocks("text")[0]
+    for command in ("check", "test"):
+        words = [sys.executable, "-m", "vitalsdsl", command, "spikes.vitals"]
+        done = subprocess.run(words, capture_output=True, text=True, cwd=tmp_path, check=False)
+        assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_the_readme_names_every_command() -> None:
+    said = (ROOT / "README.md").read_text("utf-8")
+    commands = {p.stem for p in (ROOT / "vitalsdsl" / "cli").glob("*.py")} - {"__init__", "app", "output"}
+    assert {c for c in commands if f"vitals {c}" not in said} == set()
+
+
+@pytest.mark.parametrize("words", [("-m", "ruff", "check", "."), ("-m", "mypy")], ids=["ruff", "mypy"])
+def test_style_and_types_hold(words: tuple[str, ...]) -> None:
+    done = run(*words)
+    assert done.returncode == 0, done.stdout[-4000:]
+
+
+def test_imports_go_downward() -> None:
+    code = "from importlinter.cli import lint_imports_command; lint_imports_command()"
+    done = run("-c", code)
+    assert done.returncode == 0, done.stdout[-4000:]
+
+
+def test_the_core_loads_no_tracker_torch_numpy_or_pandas() -> None:
+    code = """
+        import sys, vitalsdsl
+        vitalsdsl.load, vitalsdsl.watch, vitalsdsl.replay
+        print([m for m in ("wandb", "mlflow", "torch", "numpy", "pandas", "rich") if m in sys.modules])
+    """
+    assert run("-c", textwrap.dedent(code)).stdout.strip() == "[]"
+
+
+def test_check_starts_without_rich_and_numpy(tmp_path: Path) -> None:
+    (tmp_path / "p.vitals").write_text("when loss > 3 for 2 steps -> yellow\n")
+    code = f"""
+        import sys
+        sys.argv = ["vitals", "check", {str(tmp_path / "p.vitals")!r}]
+        from vitalsdsl.__main__ import main
+        try:
+            main()
+        except SystemExit:
+            pass
+        print([m for m in ("numpy", "rich", "mlflow", "wandb", "torch") if m in sys.modules])
+    """
+    assert run("-c", textwrap.dedent(code)).stdout.splitlines()[-1] == "[]"
+
+
+def test_shipped_packs_pass_their_own_tests() -> None:
+    for suite in sorted((ROOT / "rules" / "vitalsdsl_rules").glob("*.vtest.yaml")):
+        done = run("-m", "vitalsdsl", "test", str(suite))
+        assert done.returncode == 0, done.stdout
