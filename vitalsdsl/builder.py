@@ -6,7 +6,6 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
 from lark import Token
-from lark.visitors import Transformer_NonRecursive
 
 from vitalsdsl import expressions as ex
 from vitalsdsl import rules
@@ -43,14 +42,13 @@ class Locator:
         return Span(self.source, self.positions[start], last)
 
 
-class Builder(Transformer_NonRecursive[Token, Any]):
+class Builder:
     """One use each: holds the place of the text and the findings met while building.
 
     Each method is named after a rule of grammar.lark and takes what stands under it, words included.
     """
 
     def __init__(self, locator: Locator, parse_field: ParseExpression) -> None:
-        super().__init__(visit_tokens=False)
         self.locator = locator
         self.parse_field = parse_field
         self.diagnostics: list[Diagnostic] = []

@@ -3,19 +3,33 @@
 from __future__ import annotations
 
 import difflib
+import importlib
 from pathlib import Path
 
 from vitalsdsl.diagnostic import Diagnostic, Severity
 from vitalsdsl.packs import pack, packs
 from vitalsdsl.parser import MAX_CHARACTERS, Parsed, parse
 from vitalsdsl.source import Source, Span
-from vitalsdsl.yaml import parse_yaml
-from vitalsdsl.yamltree import is_yaml_name
+
+
+def is_yaml(name: str) -> bool:
+    """Whether a file's name says that it is the YAML form."""
+    return name.lower().endswith((".yaml", ".yml"))
 
 
 def parse_any(source: Source) -> Parsed:
-    """Parse by the file's name: YAML where it says so."""
-    return parse_yaml(source) if is_yaml_name(source.name) else parse(source)
+    """Parse by the file's name: YAML where it says so. The YAML reader is loaded only then, since it is slow to load."""
+    if not is_yaml(source.name):
+        return parse(source)
+    parsed: Parsed = importlib.import_module("vitalsdsl.yaml").parse_yaml(source)
+    return parsed
+
+
+def tests_of(policy: Path) -> list[Path]:
+    """The test files of a policy: beside it, or in a folder `tests` there."""
+    stem = policy.name.split(".")[0]
+    places = (policy.parent, policy.parent / "tests")
+    return [p for place in places if (p := place / f"{stem}.vtest.yaml").is_file()]
 
 
 def read_file(name: str) -> Source | Diagnostic:

@@ -236,10 +236,3 @@ def tested_rules(results: Iterable[Result]) -> dict[str, set[str]]:
         for rule in result.silent:
             seen.setdefault(rule, set()).add("silent")
     return seen
-
-
-def tests_of(policy: Path) -> list[Path]:
-    """The test files of a policy: beside it, or in a folder `tests` there."""
-    stem = policy.name.split(".")[0]
-    places = (policy.parent, policy.parent / "tests")
-    return [p for place in places if (p := place / f"{stem}.vtest.yaml").is_file()]

@@ -36,7 +36,7 @@ def read(reference: str, *, step_key: str | None = None) -> list[Recording]:
     except SourceError:
         raise
     except Exception as error:
-        raise SourceError(f"mlflow:{reference} cannot be read: {str(error).splitlines()[0]}") from error
+        raise SourceError(f"mlflow:{reference} cannot be read: {' '.join(str(error).split()) or error!r}") from error
 
 
 def _client() -> Any:

@@ -21,6 +21,8 @@ class LoggedPoint(NamedTuple):
     timestamp: int
 
 
+_when = operator.attrgetter("timestamp", "step")
+
 Take = Callable[[dict[str, float], int, float], object]
 """Where the values of a step and their time go: in a running process a monitor, for a recorded run a list."""
 

@@ -91,8 +91,8 @@ class WandbAttachment:
         atexit.unregister(self._end_all)
         atexit.register(self._end_all)
 
-        def take(values: dict[str, float], at: int) -> None:
-            monitor.log(values, at, commit=rows.axis is None)
+        def take(values: dict[str, float], step: int) -> None:
+            monitor.log(values, step, commit=rows.axis is None)
 
         rows = self._rows[run.id] = Rows(run.id, take, self.policy.axis, before)
         return rows

@@ -84,7 +84,7 @@ class Rows:
         if step is not None:
             if step < self._step:
                 self.dropped += 1
-                self._say(f"W&B drops a row whose step ({step}) is below the current one ({self._step}); so do the rules")
+                self._say(f"W&B drops a row whose step ({step}) is below the current one ({self._step}), so rules do")
                 return
             if step > self._step:
                 self._commit()
@@ -116,8 +116,10 @@ class Rows:
         if x is not None and math.isfinite(x):
             at = int(x)
             if self._newest_axis is not None and at < self._newest_axis:
-                self._say(f"`{self.axis}` went back (from {self._newest_axis} to {at}): what is logged below a metric's "
-                          "newest step counts for no rule; after a rollback, call `monitor(run_id).rewind(step)`")  # fmt: skip
+                self._say(
+                    f"`{self.axis}` went back (from {self._newest_axis} to {at}): what is logged below a metric's "
+                    "newest step counts for no rule; after a rollback, call `monitor(run_id).rewind(step)`"
+                )
             self._newest_axis = at
         elif self._newest_axis is None:
             self._say(f"rows before the first `{self.axis}` count at step 0")

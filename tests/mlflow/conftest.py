@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import shutil
 import signal
@@ -93,8 +94,8 @@ def server(template: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """A folder to work in, where nothing is attached, before and after."""
     import mlflow
-    from vitalsdsl_mlflow import attach as attaching
 
+    attaching = importlib.import_module("vitalsdsl_mlflow.attach")
     for name in [n for n in os.environ if n.startswith(("VITALS_", "MLFLOW_TRACKING"))]:
         monkeypatch.delenv(name)
     monkeypatch.setenv("VITALS_HOME", str(tmp_path / "home"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from pathlib import Path
 
 import click
@@ -11,8 +12,7 @@ from vitalsdsl.diagnostic import Diagnostic, Severity, render
 from vitalsdsl.lints.base import explain
 from vitalsdsl.errors import VitalsError
 from vitalsdsl.policy import read
-from vitalsdsl.sources import events_of
-from vitalsdsl.testing import load_tests, run_tests, tested_rules, tests_of
+from vitalsdsl.reading import tests_of
 
 
 @click.command("check")
@@ -46,12 +46,15 @@ def command(ctx: click.Context, files: tuple[str, ...], form: str, code: str | N
 
 
 def _tested(name: str) -> dict[str, set[str]] | None:
-    """What the tests beside a policy cover; None where it has none."""
+    """What the tests beside a policy cover; None where it has none. The evaluator is loaded only where it has some."""
     suites = tests_of(Path(name)) if name != "-" and not name.startswith("pack:") else []
     if not suites:
         return None
+    testing, sources = (importlib.import_module(f"vitalsdsl.{name}") for name in ("testing", "sources"))
     try:
-        return tested_rules(r for path in suites for r in run_tests(load_tests(path), events_of))
+        results = [r for path in suites for r in testing.run_tests(testing.load_tests(path), sources.events_of)]
+        seen: dict[str, set[str]] = testing.tested_rules(results)
+        return seen
     except VitalsError:
         return None  # `vitals test` says what is wrong with them
 

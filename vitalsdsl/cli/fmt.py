@@ -11,10 +11,9 @@ import click
 from vitalsdsl.cli.app import EXIT_FINDINGS, fail
 from vitalsdsl.diagnostic import Diagnostic, render
 from vitalsdsl.layout import format_policy
-from vitalsdsl.reading import parse_any, read_file
+from vitalsdsl.reading import is_yaml, parse_any, read_file
 from vitalsdsl.source import Source
 from vitalsdsl.yaml import to_yaml
-from vitalsdsl.yamltree import is_yaml_name
 
 
 @click.command("fmt")
@@ -48,7 +47,7 @@ def _formatted(source: Source, target: str | None) -> str:
     parsed = parse_any(source)
     if not parsed.ok:
         fail(render([d for d in parsed.diagnostics if d.is_error]))
-    as_yaml = target == "yaml" or (target is None and is_yaml_name(source.name))
+    as_yaml = target == "yaml" or (target is None and is_yaml(source.name))
     return to_yaml(parsed.policy) if as_yaml else format_policy(parsed)
 
 

@@ -8,8 +8,9 @@ from pathlib import Path
 import click
 
 from vitalsdsl.cli.app import EXIT_FINDINGS, fail
+from vitalsdsl.reading import tests_of
 from vitalsdsl.sources import events_of
-from vitalsdsl.testing import load_tests, run_tests, tests_of
+from vitalsdsl.testing import load_tests, run_tests
 
 
 @click.command("test")

@@ -64,6 +64,19 @@ PAGES: dict[str, str] = {
     "V047": "`is nan` and `missing` look at the points of a metric.\n\nNot so:  when mean(loss, 5 steps) is nan -> red\n"
             "But so:  when loss is nan -> red",
     "V048": "A length must be more than nothing, and steps and samples are whole.\n\nNot so:  for 0 steps\nBut so:  for 1 steps",
+    "V050": "The file is not readable YAML 1.2.",
+    "V051": "A key that the YAML form does not know; the message names the nearest.",
+    "V052": "A key stands twice in one place: YAML would keep only one of them.",
+    "V053": "A key holds something of another shape than it takes.\n\nNot so:  when: loss > 3\n"
+            "But so:  when: [{if: loss > 3, level: red}]",
+    "V054": "Anchors and aliases repeat parts out of sight (and can make a small file huge): write the part out.",
+    "V055": "A `!tag` gives a value a type; a policy has none.",
+    "V056": "The YAML is larger or deeper than any policy needs.",
+    "V057": "A key that has to be there is missing.\n\nNot so:  when: [{level: red}]\nBut so:  when: [{if: loss > 3, level: red}]",
+    "V058": "A key takes true or false, or a level. YAML 1.2 knows no `yes`, `no`, `on` or `off` but as words.",
+    "V059": "One policy a file: a second `---` begins another document.",
+    "V060": "This is no name, or no family, of the language.",
+    "V061": "The language has no double quote inside a text, so neither has its YAML form.",
     "V070": "No pack of that name is installed; `vitals packs` lists them.",
     "V071": "A file cannot be read.",
     "V072": "A rule file reaches packs and files of its own folder, nothing else.\n\n"
