@@ -7,6 +7,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 from lark import Token
 from lark.visitors import Transformer_NonRecursive
+from lark.visitors import Transformer_NonRecursive
 
 from vitalsdsl import expressions as ex
 from vitalsdsl import rules
@@ -50,6 +51,7 @@ class Builder(Transformer_NonRecursive[Token, Any]):
     """
 
     def __init__(self, locator: Locator, parse_field: ParseExpression) -> None:
+        super().__init__(visit_tokens=False)
         super().__init__(visit_tokens=False)
         self.locator = locator
         self.parse_field = parse_field

@@ -1,59 +1,442 @@
-"""What is wrong with a sentence that the grammar does not accept, in a reader's words."""
+"""What is wrong with a sentence that the grammar does not accept, in a reader's words.
+
+Each mistake that people make has one function here; the first that knows the place speaks. They look at the text, not at
+the parser's own words.
+"""
 
 from __future__ import annotations
 
-from lark.exceptions import UnexpectedInput
+import difflib
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
 
-from vitalsdsl.builder import Locator
-from vitalsdsl.diagnostic import Diagnostic, Fix, Severity
-from vitalsdsl.mistakes import brackets, leftovers, levels, numbers, operators, phrases, quoting, statements
-from vitalsdsl.mistakes.sentence import Edit, Mistake, Recogniser, Sentence
+from lark.exceptions import UnexpectedInput, UnexpectedToken
 
-RECOGNISERS: tuple[Recogniser, ...] = (
-    leftovers.comment,
-    *quoting.RECOGNISERS,
-    *statements.EARLY_RECOGNISERS,
-    *numbers.RECOGNISERS,
-    *operators.RECOGNISERS,
-    *levels.RECOGNISERS,
-    *leftovers.RECOGNISERS,
-    *brackets.RECOGNISERS,
-    *phrases.RECOGNISERS,
-    *statements.RECOGNISERS,
-    *phrases.LATE_RECOGNISERS,
-    *statements.LATE_RECOGNISERS,
-    *quoting.LATE_RECOGNISERS,
-    *leftovers.LATE_RECOGNISERS,
+from vitalsdsl.builder import RESERVED, Locator
+from vitalsdsl.diagnostic import Diagnostic, Severity
+from vitalsdsl.source import Span
+
+STATEMENT_WORDS = (
+    "policy use axis metric param let event phase level limit nonfinite rule when override disable profile".split()
 )
-"""Asked in turn. The first whose proposal lets reading go on is right."""
+PART_WORDS = "when clear cooldown inhibits unknown because try owner runbook shadow disabled".split()
+LEVELS = "green yellow orange red ok warning critical fatal".split()
+_OTHER_LEVELS = {"amber": "yellow", "warn": "yellow", "info": "yellow", "error": "orange", "high": "orange",
+                 "alarm": "orange", "panic": "red", "severe": "red", "crit": "orange"}  # fmt: skip
+_UNITS = {
+    "seconds": "s", "second": "s", "sec": "s", "secs": "s", "minutes": "min", "minute": "min", "mins": "min", "m": "min",
+    "hours": "h", "hour": "h", "hrs": "h", "hr": "h", "days": "d", "day": "d", "iters": "steps", "iter": "steps",
+    "iterations": "steps", "iteration": "steps", "points": "samples", "point": "samples", "times": "samples",
+    "batches": "steps", "updates": "steps", "epoch": "epochs", "token": "tokens", "step": "steps", "rows": "samples",
+    "ms": "s", "evaluations": "samples", "evals": "samples", "weeks": "d",
+}  # fmt: skip
+_SPELLINGS = [
+    ("==>", "->"), ("=>", ">="), ("=<", "<="), ("<>", "!="), ("&&", "and"), ("||", "or"), ("≥", ">="), ("≤", "<="),
+    ("≠", "!="), ("→", "->"), ("-->", "->"), ("**", "*"), ("&", "and"), ("|", "or"), ("!", "not"), ("×", "*"), ("−", "-"),
+]  # fmt: skip
+_WORD = re.compile(r"[A-Za-z_][\w./]*")
+_QUOTES = "'‘’“”`"
 
 
-def explain(error: UnexpectedInput, text: str, locator: Locator, rule: str = "start") -> Diagnostic:
-    """One finding for one error of the parser over a text, read by this rule of the grammar."""
-    return diagnose(error, text, locator, rule)[0]
+@dataclass(frozen=True)
+class _Place:
+    """Where the parser stopped: offsets into the text, what stands there, and what could have stood there."""
+
+    text: str
+    start: int
+    at: int
+    end: int
+    expected: frozenset[str]
+    locator: Locator
+
+    @property
+    def before(self) -> str:
+        return self.text[self.start : self.at]
+
+    @property
+    def rest(self) -> str:
+        return self.text[self.at : self.end]
+
+    @property
+    def word(self) -> str:
+        found = _WORD.match(self.rest)
+        return found[0] if found else self.rest[:1]
+
+    @property
+    def is_over(self) -> bool:
+        return not self.rest.strip()
+
+    def span(self, at: int, length: int) -> Span:
+        last = max(self.start, min(at, self.end - 1))
+        return self.locator.span(last, min(self.end, last + max(1, length)))
+
+    def error(self, code: str, message: str, label: str, *help_: str, at: int | None = None, length: int = 0) -> Diagnostic:
+        place = self.span(self.at if at is None else at, length or len(self.word))
+        return Diagnostic(code, Severity.ERROR, message, place, label, tuple(h for h in help_ if h))
+
+    def previous(self) -> tuple[int, str]:
+        """The last word before the place, and where it stands."""
+        clean = _masked(self.before)
+        found = list(re.finditer(r'"[^"\n]*"|[A-Za-z_][\w./]*|\d[\d.]*\w*%?|[^\s\w]+', clean))
+        return (self.start + found[-1].start(), found[-1][0]) if found else (self.start, "")
 
 
-def diagnose(
-    error: UnexpectedInput, text: str, locator: Locator, rule: str = "start"
-) -> tuple[Diagnostic, Edit | None]:
-    """The finding, and the edit after which the rest of the text can be judged."""
-    sentence = Sentence(error, text, locator, rule)
-    mistake = _recognise(sentence)
-    span = sentence.span(mistake.start, mistake.end)
-    fix = None
-    if mistake.edit is not None:
-        fix = Fix(sentence.span(mistake.edit.start, mistake.edit.end), mistake.edit.text)
-    finding = Diagnostic(mistake.code, Severity.ERROR, mistake.message, span, mistake.label, mistake.help, fix)
-    return finding, mistake.edit
+def explain(error: UnexpectedInput, text: str, locator: Locator, start: int = 0, end: int = -1) -> Diagnostic:
+    """One finding for one error of the parser over text[start:end]."""
+    end = len(text) if end < 0 else end
+    at = error.pos_in_stream or start
+    expected = frozenset(getattr(error, "accepts", None) or getattr(error, "expected", None) or getattr(error, "allowed", ()) or ())
+    if isinstance(error, UnexpectedToken) and error.token.type == "$END":
+        at = end
+    place = _Place(text, start, at, end, expected, locator)
+    for mistake in _MISTAKES:
+        found = mistake(place)
+        if found is not None:
+            return found
+    return _fallback(place)
 
 
-def _recognise(sentence: Sentence) -> Mistake:
-    unproved: Mistake | None = None
-    for recogniser in RECOGNISERS:
-        mistake = recogniser(sentence)
-        if mistake is None:
-            continue
-        if mistake.edit is None or sentence.improved(mistake.edit):
-            return mistake
-        unproved = unproved or mistake._replace(edit=None)
-    return unproved or leftovers.last_resort(sentence)
+def _masked(text: str) -> str:
+    """The text with comments blanked, so that nothing in them is taken for a word."""
+    return re.sub(r'("[^"\n]*")|#[^\n]*', lambda m: m[1] or " " * len(m[0]), text)
+
+
+# -------------------------------------------------------------------- quotes and brackets
+
+
+def _quotes(p: _Place) -> Diagnostic | None:
+    char = p.rest[:1]
+    if char == '"':
+        line = p.rest.split("\n", 1)[0]
+        if '"' not in line[1:]:
+            return p.error("V020", "this text is not closed", "no closing quote on this line", 'end it with `"`',
+                           length=len(line.rstrip()))  # fmt: skip
+    if char and char in _QUOTES:
+        inside = re.match(rf"[{_QUOTES}]([^{_QUOTES}\n]*)[{_QUOTES}]?", p.rest)
+        text = inside[1] if inside else ""
+        return p.error("V021", f"`{char}` is no quote here", "plain double quotes only", f'write `"{text}"`',
+                       length=len(inside[0]) if inside else 1)  # fmt: skip
+    return None
+
+
+def _brackets(p: _Place) -> Diagnostic | None:
+    opened: list[tuple[str, int]] = []
+    for found in re.finditer(r'"[^"\n]*"?|#[^\n]*|[(){}]', p.before):
+        if found[0] in ("(", "{"):
+            opened.append((found[0], p.start + found.start()))
+        elif found[0] in (")", "}") and opened:
+            opened.pop()
+    char = p.rest[:1]
+    if char in (")", "}") and not any(o == {")": "(", "}": "{"}[char] for o, _ in opened):
+        return p.error("V022", f"this `{char}` closes nothing", "take it out", length=1)
+    if opened and opened[-1][0] == "(" and (p.is_over or char == "}" or p.rest.startswith("->") or p.word in ("for", "when")):
+        if "RPAR" in p.expected:
+            return p.error("V022", "a `(` is not closed", "opened here", "close it with `)`", at=opened[-1][1], length=1)
+    if opened and opened[-1][0] == "{" and p.is_over:
+        return p.error("V022", "a `{` is not closed", "opened here", "close it with `}`", at=opened[-1][1], length=1)
+    return None
+
+
+# -------------------------------------------------------------------- operators
+
+
+def _operators(p: _Place) -> Diagnostic | None:
+    near = p.text[max(p.start, p.at - 2) : p.end]
+    offset = max(p.start, p.at - 2)
+    for wrong, right in _SPELLINGS:
+        for shift in range(0, 3):
+            if near.startswith(wrong, shift) and shift + len(wrong) > p.at - offset and p.expected:
+                if wrong == "=>" and ("ARROW" in p.expected) and not _then_number(p, offset + shift + 2):
+                    right = "->"
+                return p.error("V005", f"`{wrong}` is not spelt so here", f"write `{right}`",
+                               at=offset + shift, length=len(wrong))  # fmt: skip
+    if p.rest.startswith("==") and "EQUAL" in p.expected:
+        return p.error("V005", "a definition has a single `=`", "write `=`", length=2)
+    if p.rest.startswith("=") and "COMPARE" in p.expected:
+        return p.error("V005", "`=` defines; a comparison is written `==`", "write `==`",
+                       "of numbers that were computed, `>=` or `<=` is safer", length=1)  # fmt: skip
+    return None
+
+
+def _then_number(p: _Place, at: int) -> bool:
+    return re.match(r"\s*(?:-?\s*[\d(]|[A-Za-z_])", p.text[at : p.end]) is not None and not re.match(
+        r"\s*(?:%s)\b" % "|".join(LEVELS), p.text[at : p.end]
+    )
+
+
+def _division(p: _Place) -> Diagnostic | None:
+    if p.rest.startswith("//"):
+        return p.error("V024", "a comment begins with `#`", "write `#`", length=2)
+    if p.rest.startswith("/*"):
+        return p.error("V024", "a comment begins with `#`", "write `#` on each line", length=2)
+    if p.rest.startswith("/"):
+        return p.error("V025", "division needs white space after the `/`", "write ` / `",
+                       "without it `a/b` is the name of a metric", length=1)  # fmt: skip
+    if p.rest.startswith("^"):
+        return p.error("V025", "there is no `^`", "multiply instead", length=1)
+    return None
+
+
+# -------------------------------------------------------------------- numbers and units
+
+
+def _durations(p: _Place) -> Diagnostic | None:
+    at, previous = p.previous()
+    number = re.fullmatch(r"\d[\d.]*(?:[eE]\d+)?[kMBT]?", previous)
+    if number is None or "UNIT" not in p.expected:
+        joined = re.match(r"(\d[\d.]*)([A-Za-z]+)", previous)
+        if joined and joined[2] in _UNITS and "UNIT" in p.expected:
+            return _unit(p, at, joined[1], joined[2], len(previous))
+        return None
+    if p.word.lower() in _UNITS:
+        return _unit(p, p.at, previous, p.word, len(p.word))
+    if "COMPARE" in p.expected and "FOR" in p.expected:
+        return None
+    return Diagnostic(
+        "V001", Severity.ERROR, "a duration needs a unit", p.span(at, len(previous)), f"{previous} what?",
+        (f"write `{previous} steps`; also possible: `{previous} samples` (logged points), `{previous} min`",),
+    )  # fmt: skip
+
+
+def _unit(p: _Place, at: int, number: str, word: str, length: int) -> Diagnostic:
+    unit = _UNITS[word.lower()]
+    text = f"write `{number} {unit}`"
+    if word == "ms":
+        text = "times are in `s`, `min`, `h` or `d`"
+    if word == "weeks":
+        text = f"write `{float(number) * 7:g} d`"
+    return p.error("V001", f"`{word}` is no unit here", "unknown unit", text, at=at, length=length)
+
+
+def _numbers(p: _Place) -> Diagnostic | None:
+    fraction = re.match(r"\.\d+", p.rest)
+    if fraction:
+        return p.error("V026", "a number begins with a digit", f"write `0{fraction[0]}`", length=len(fraction[0]))
+    at, previous = p.previous()
+    if re.fullmatch(r"\d+", previous) and re.match(r",\d{3}\b", p.rest):
+        digits = previous + p.rest[1:4]
+        return p.error("V026", "a number has no thousands separator", f"write `{digits}`", at=at, length=len(previous) + 4)
+    if re.fullmatch(r"\d[\d.]*", previous):
+        follows = p.at == at + len(previous)
+        if follows and re.match(r"_\d", p.rest):
+            return p.error("V026", "a number has no thousands separator", "leave out the `_`", at=at, length=len(previous) + 2)
+        if p.rest.startswith("%"):
+            return p.error("V026", "the percent sign stands at its number", f"write `{previous}%`", at=at, length=p.at - at + 1)
+        if follows and _WORD.match(p.rest):
+            return p.error("V026", f"`{previous}{p.word}` is no number", f"write `{previous} * {p.word}`", at=at,
+                           length=len(previous) + len(p.word))  # fmt: skip
+    return None
+
+
+# -------------------------------------------------------------------- words
+
+
+def _levels(p: _Place) -> Diagnostic | None:
+    if "LEVEL" not in p.expected or "NAME" in p.expected:
+        return None
+    word = p.word.lower()
+    if p.is_over or not _WORD.match(p.rest):
+        return p.error("V023", "a level is missing after `->`", "yellow, orange or red")
+    if word in ("alert", "tag", "pause", "stop", "rollback", "notify", "checkpoint"):
+        return p.error("V023", f"`{p.word}` is an action, not a level", "a level first", f"write `-> yellow do {word}`")
+    near = [_OTHER_LEVELS[word]] if word in _OTHER_LEVELS else difflib.get_close_matches(word, LEVELS, 1)
+    help_ = f"did you mean `{near[0]}`?" if near else ""
+    return p.error("V023", f"there is no level `{p.word}`", "yellow, orange or red", help_)
+
+
+def _keywords(p: _Place) -> Diagnostic | None:
+    """A word where a statement, or a part of a rule, begins."""
+    word = p.word
+    if not _WORD.match(p.rest):
+        return None
+    top = "RULE" in p.expected and "METRIC" in p.expected
+    part = "COOLDOWN" in p.expected or "CLEAR" in p.expected
+    if not (top or part) or "NAME" in p.expected:
+        return None
+    words = STATEMENT_WORDS if top else PART_WORDS
+    if word.lower() in words:
+        return p.error("V027", f"`{word}` is written in small letters", f"write `{word.lower()}`")
+    if word in ("if", "alert", "alarm", "where", "unless", "rule_when", "on"):
+        return p.error("V027", f"a rule begins with `when`, not `{word}`", "write `when CONDITION -> LEVEL`")
+    if word.lower() in ("and", "or", "not", "AND", "OR"):
+        return p.error("V027", f"`{word}` has no condition to join", "is a part missing before it?")
+    if word == "then":
+        return None
+    inside = top and word in PART_WORDS
+    if inside:
+        return p.error("V027", f"`{word}` belongs inside a rule", "outside of any `{ … }`", "write `rule NAME { when … }`")
+    near = difflib.get_close_matches(word.lower(), words, 1, 0.6)
+    what = "statement" if top else "part of a rule"
+    help_ = f"did you mean `{near[0]}`?" if near else f"a {what} begins with one of: {', '.join(words)}"
+    at, previous = p.previous()
+    if not near and _WORD.fullmatch(previous) and previous not in RESERVED and "\n" not in p.text[at : p.at]:
+        return _two_names(p, at, previous)
+    return p.error("V027", f"`{word}` begins no {what}", "not known here", help_)
+
+
+def _two_names(p: _Place, at: int, previous: str) -> Diagnostic:
+    pair = f"{previous} {p.word}"
+    return p.error("V028", f"`{pair}` reads as two names", "which one?", f'if it is one metric, write `"{pair}"`',
+                   at=at, length=p.at + len(p.word) - at)  # fmt: skip
+
+
+def _names(p: _Place) -> Diagnostic | None:
+    at, previous = p.previous()
+    char = p.rest[:1]
+    if char in ("@", "$", "?", "\\", "~", ";", "["):
+        if char == ";":
+            return p.error("V029", "statements are not ended by `;`", "take it out", length=1)
+        if char == "[":
+            return p.error("V029", "there is no `[…]` here", "name a window in a function", "such as `mean(loss, 10 samples)`", length=1)
+        return p.error("V029", f"`{char}` stands in no name", "not known here", 'write such a metric in quotes: `"…"`', length=1)
+    if _WORD.match(p.rest) and _WORD.fullmatch(previous) and previous.lower() not in RESERVED | set(LEVELS):
+        capital = p.word.lower() in ("and", "or", "not", "for", "then", "is", "on", "before", "within", "at")
+        if capital and p.word != p.word.lower():
+            return p.error("V027", f"`{p.word}` is written in small letters", f"write `{p.word.lower()}`")
+        if "COMPARE" in p.expected and p.word not in RESERVED:
+            return _two_names(p, at, previous)
+    if re.match(r"[A-Z]\w*\(", p.rest):
+        name = p.word
+        return p.error("V033", f"functions are written in small letters", f"write `{name.lower()}(`")
+    if p.rest.startswith("(") and _WORD.fullmatch(previous):
+        if previous[0].isupper():
+            return p.error("V033", "functions are written in small letters", f"write `{previous.lower()}(`", at=at, length=len(previous))
+        if p.at > at + len(previous):
+            return p.error("V033", f"`(` stands right behind the function's name", f"write `{previous}(`", at=at, length=p.at - at + 1)
+    if re.match(r"\d", p.rest) and _WORD.fullmatch(previous) and previous.lower() not in RESERVED and "COMPARE" in p.expected:
+        return p.error("V028", f"`{previous} {p.word}` needs something between", "an operator, or parentheses",
+                       f"such as `{previous} > {p.rest.split()[0]}`", at=at, length=p.at + 1 - at)  # fmt: skip
+    return None
+
+
+def _reserved(p: _Place) -> Diagnostic | None:
+    word = p.word
+    if word in RESERVED and ("NAME" in p.expected or "STRING" in p.expected) and "NUMBER" in p.expected:
+        at, previous = p.previous()
+        if previous in ("when", "and", "or", "not", "(", "=", "<", ">", ">=", "<=", "+", "-", "*", "/", ","):
+            after = p.rest[len(word) :].lstrip()
+            if re.match(r"[<>=!+*/-]|is\b", after):
+                return p.error("V006", f"`{word}` is a word of the language", "reserved", f'as a metric name write `"{word}"`')
+    return None
+
+
+# -------------------------------------------------------------------- what is missing
+
+
+def _arrow(p: _Place) -> Diagnostic | None:
+    if "ARROW" not in p.expected:
+        return None
+    at, previous = p.previous()
+    begins = p.word in STATEMENT_WORDS + PART_WORDS or p.rest.startswith("}") or p.is_over
+    if begins:
+        return p.error("V018", "this `when` leads to no level", "ends here", "add `-> yellow`, `-> orange` or `-> red`",
+                       at=at, length=len(previous))  # fmt: skip
+    if p.word.lower() in LEVELS:
+        return p.error("V018", "an arrow leads to a level", f"write `-> {p.word.lower()}`")
+    if p.rest.startswith(">") or p.rest.startswith(":"):
+        return p.error("V018", f"`{p.rest[:1]}` is no arrow", "write `->`", length=1)
+    return None
+
+
+def _small_letters(p: _Place) -> Diagnostic | None:
+    """`AND`, `is NaN`: words of the language are written small."""
+    word = p.word.lower()
+    small = word in RESERVED or word in ("nan", "inf", "finite", *LEVELS)
+    if p.word != word and small and word.upper() in p.expected and "NUMBER" not in p.expected:
+        return p.error("V027", f"`{p.word}` is written in small letters", f"write `{word}`")
+    if p.word != word and word in ("nan", "inf", "finite") and "STATE" in p.expected:
+        return p.error("V027", f"`{p.word}` is written in small letters", f"write `{word}`")
+    if "STATE" in p.expected and re.search(r"\bis(\s+not)?\s*$", p.before):
+        return p.error("V034", f"`{p.word}` is nothing that a metric can be", "`nan`, `inf` or `finite`",
+                       "other comparisons are written `>`, `<`, `==`")  # fmt: skip
+    return None
+
+
+def _broken_arrow(p: _Place) -> Diagnostic | None:
+    """`loss > -> red`: what the minus of an arrow was taken for."""
+    if p.rest.startswith(">") and p.text[p.at - 1 : p.at] == "-" and p.at > p.start:
+        at, previous = _Place(p.text, p.start, p.at - 1, p.end, p.expected, p.locator).previous()
+        return p.error("V035", f"a value is missing after `{previous}`", "after this", at=at, length=len(previous))
+    of = re.search(r"(\d+)\s+of\s+(\d+)\s*$", p.before)
+    if of and "SAMPLES" in p.expected:
+        return p.error("V001", f"`{of[0].strip()}` of what?", f"{of[2]} what?", f"write `{of[0].strip()} samples`",
+                       at=p.start + of.start(), length=len(of[0].rstrip()))  # fmt: skip
+    return None
+
+
+def _missing_words(p: _Place) -> Diagnostic | None:
+    at, previous = p.previous()
+    here = p.error
+    if p.expected == {"WITHIN"} or ("WITHIN" in p.expected and "then" in p.before):
+        if p.is_over or p.rest.startswith("->") or p.word in ("for", *STATEMENT_WORDS):
+            return here("V501", "`then` needs a bound", "within how long?", "write `A then B within 100 steps`", at=at, length=len(previous))
+    if p.expected == {"FOR"} and re.search(r"\bmissing\s+\S+\s*$|\bstalled\s*$", p.before):
+        return here("V034", "for how long?", "`for` is missing", f"write `{previous} for 100 steps`", at=at, length=len(previous))
+    if "EQUAL" in p.expected and len(p.expected) <= 2:
+        return here("V034", "an `=` is missing", "here", f"write `{previous} = …`")
+    if "LBRACE" in p.expected and "EQUAL" not in p.expected:
+        return here("V034", "the body of the rule is missing", "a `{` should stand here", "write `rule NAME { when … -> … }`")
+    if p.rest.startswith("}") and previous == "{":
+        return here("V034", "this rule is empty", "nothing between the braces", "write a `when … -> …` in it", at=at, length=p.at - at + 1)
+    if p.expected == {"IN"}:
+        return here("V034", "`in` is missing", "here", "write `each m in act/layer_*`")
+    if "NUMBER" in p.expected and "NAME" in p.expected and "STRING" in p.expected:
+        if p.is_over or p.rest.startswith(("->", "}")) or p.word in ("for", *STATEMENT_WORDS):
+            what = "condition" if previous in ("when", "not", "and", "or", "=") else "value"
+            return here("V035", f"a {what} is missing after `{previous}`", "after this", at=at, length=len(previous))
+        if re.match(r"[<>=!]=?|[*/+,)]", p.rest):
+            sign = re.match(r"[<>=!]=?|[*/+,)]", p.rest)
+            return here("V035", f"`{sign[0] if sign else ''}` has nothing on its left", f"after `{previous}`", length=len(sign[0]) if sign else 1)
+    return None
+
+
+def _commas(p: _Place) -> Diagnostic | None:
+    if p.rest.startswith(","):
+        return p.error("V029", "a comma does not belong here", "take it out", length=1)
+    if p.rest.startswith(":"):
+        at, previous = p.previous()
+        return p.error("V029", f"a `:` does not belong after `{previous}`", "take it out", length=1)
+    return None
+
+
+def _fallback(p: _Place) -> Diagnostic:
+    at, previous = p.previous()
+    if p.is_over:
+        return p.error("V036", "the sentence is not complete", "ends here", at=at, length=len(previous))
+    shown = p.word if _WORD.match(p.rest) else p.rest[:1]
+    after = f" after `{previous}`" if previous else ""
+    return p.error("V000", f"`{shown}` does not fit here{after}", "not expected", _could(p))
+
+
+def _could(p: _Place) -> str:
+    kinds = [
+        ({"NUMBER", "NAME", "STRING"}, "a metric, a number or a function"),
+        ({"COMPARE"}, "a comparison such as `> 3`"),
+        ({"ARROW"}, "`-> LEVEL`"),
+        ({"RPAR"}, "`)`"),
+        ({"STRING"}, 'a text in `"…"`'),
+        ({"NAME"}, "a name"),
+    ]
+    said = [text for needs, text in kinds if needs <= p.expected]
+    return f"what could stand here: {', '.join(said[:3])}" if said else ""
+
+
+_MISTAKES: tuple[Callable[[_Place], Diagnostic | None], ...] = (
+    _quotes,
+    _broken_arrow,
+    _small_letters,
+    _levels,
+    _durations,
+    _numbers,
+    _operators,
+    _reserved,
+    _brackets,
+    _arrow,
+    _division,
+    _missing_words,
+    _names,
+    _keywords,
+    _commas,
+)
+"""In this order: what is surest first."""
