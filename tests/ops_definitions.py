@@ -5,6 +5,7 @@ Written from the language's page, slowly and exactly (fractions wherever that is
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -15,7 +16,6 @@ from typing import Any, NamedTuple
 from plain_statistics import UNKNOWN, exact, mad_of, mean_of, median_of, number, quantile_of, root, squares
 
 from vitalsdsl.types import Extent
-import itertools
 
 
 class Point(NamedTuple):

@@ -28,8 +28,13 @@ def by_segment(rows: list[tuple[Any, ...]]) -> list[list[tuple[Any, ...]]]:
 @pytest.mark.parametrize("path", CASES, ids=lambda p: p.stem)
 def test_a_conformance_case_gives_its_transitions(path: Path) -> None:
     case = load(path)
-    got = [(s, r, a, b, o) for s, r, _, a, b, o in outcome(without_superseded(run(policy_of(case["policy"]), case["rows"])))]
-    want = [(t["step"], t["rule"], t["from"], t["to"], t["onset"] if t["to"] != "green" else None) for t in case["expect"]]
+    got = [
+        (s, r, a, b, o)
+        for s, r, _, a, b, o in outcome(without_superseded(run(policy_of(case["policy"]), case["rows"])))
+    ]
+    want = [
+        (t["step"], t["rule"], t["from"], t["to"], t["onset"] if t["to"] != "green" else None) for t in case["expect"]
+    ]
     assert by_segment(got) == by_segment(want), case["why"]
 
 
@@ -61,4 +66,6 @@ def test_the_stream_agrees_with_an_evaluator_written_from_the_page_alone(seed: i
     got = outcome(without_superseded(run(policy_of(case["policy"]), case["rows"])))
     if got != want:
         first = min(t[0] for t in {*map(tuple, got)} ^ {*map(tuple, want)})
-        assert near and min(near) <= first, f"{case['policy']}\nmissing {[t for t in want if t not in got][:3]}\nextra {[t for t in got if t not in want][:3]}"
+        assert near and min(near) <= first, (
+            f"{case['policy']}\nmissing {[t for t in want if t not in got][:3]}\nextra {[t for t in got if t not in want][:3]}"
+        )

@@ -52,7 +52,7 @@ def test_the_checker_finds_no_error_in_a_conformance_policy(path: Path) -> None:
 def silence(text: str, today: datetime.date = datetime.date(2026, 1, 1)) -> list[str]:
     loaded, found = read("p.vitals", text=text)
     assert loaded is not None
-    plain = [d for d in read("p.vitals", text=re.sub(r"#[^\n]*", "", text))[1]]
+    plain = list(read("p.vitals", text=re.sub(r"#[^\n]*", "", text))[1])
     assert plain or found is not None
     return [d.code for d in found]
 
@@ -69,7 +69,13 @@ def test_a_comment_silences_only_its_own_line() -> None:
 
 @pytest.mark.parametrize(
     "comment",
-    ["off V215", "off because x", "off V999 because x", "off V215 until soon because x", "off V215 until 2001-01-01 because x"],
+    [
+        "off V215",
+        "off because x",
+        "off V999 because x",
+        "off V215 until soon because x",
+        "off V215 until 2001-01-01 because x",
+    ],
 )
 def test_a_comment_that_is_not_right_is_itself_a_finding(comment: str) -> None:
     assert "V603" in silence(f"# vitals: {comment}\nwhen rising(loss, 20 steps) -> yellow")

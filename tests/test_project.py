@@ -24,7 +24,9 @@ def blocks(language: str) -> list[str]:
 def test_the_readme_s_example_prints_what_it_says(tmp_path: Path) -> None:
     (tmp_path / "spikes.vitals").write_text(blocks("vitals")[0], "utf-8")
     (tmp_path / "spikes.vtest.yaml").write_text(blocks("yaml")[0], "utf-8")
-    done = subprocess.run([sys.executable, "-c", blocks("python")[0]], capture_output=True, text=True, cwd=tmp_path, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", blocks("python")[0]], capture_output=True, text=True, cwd=tmp_path, check=True
+    )
     assert done.stdout == blocks("text")[0]
     for command in ("check", "test"):
         words = [sys.executable, "-m", "vitalsdsl", command, "spikes.vitals"]

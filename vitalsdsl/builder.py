@@ -7,7 +7,6 @@ from typing import Any, NamedTuple, TypeAlias
 
 from lark import Token
 from lark.visitors import Transformer_NonRecursive
-from lark.visitors import Transformer_NonRecursive
 
 from vitalsdsl import expressions as ex
 from vitalsdsl import rules
@@ -463,9 +462,7 @@ class Builder(Transformer_NonRecursive[Token, Any]):
 
     def event(self, children: Children) -> rules.Event:
         parts = self._options(children[4:], {"FOR": "for_", "APART": "apart"})
-        return rules.Event.build(
-            self._span(children), name=self._defined(children[1]), condition=children[3], **parts
-        )
+        return rules.Event.build(self._span(children), name=self._defined(children[1]), condition=children[3], **parts)
 
     def phase(self, children: Children) -> rules.Phase:
         return rules.Phase.build(self._span(children), name=self._defined(children[1]), condition=children[3])

@@ -16,7 +16,7 @@ from vitalsdsl.kernels.state import State
 from vitalsdsl.ops import base
 from vitalsdsl.ops.base import Takes
 from vitalsdsl.past import stream_of, subscribe
-from vitalsdsl.scope import Meaning, fill_family
+from vitalsdsl.scope import Meaning, arguments_by_name, fill_family
 from vitalsdsl.setting import Owner, Setting
 from vitalsdsl.signals import Event, Reference
 from vitalsdsl.types import Extent, Kind
@@ -52,14 +52,6 @@ def call(compiler: Compiler, node: ex.Call, setting: Setting) -> nd.Node:
     if any(p.takes is Takes.FREEZING for p in function.parameters):
         return _reference(compiler, node, function, bound, setting)
     return _stateful(compiler, node, function, bound)
-
-
-def arguments_by_name(node: ex.Call, function: type[base.Function]) -> dict[str, ex.Expression]:
-    """Parameter names to what is given for them."""
-    given = [a.value for a in node.arguments if a.keyword is None]
-    bound = {parameter.name: value for parameter, value in zip(function.positional(), given)}
-    bound.update({a.keyword: a.value for a in node.arguments if a.keyword is not None})
-    return bound
 
 
 def _bind(compiler: Compiler, node: ex.Call, function: type[base.Function], setting: Setting) -> _Bound:
@@ -223,9 +215,7 @@ def _share(compiler: Compiler, node: ex.Call, function: type[base.Function], set
     return made
 
 
-def _joiner(
-    compiler: Compiler, made: nd.Share, path: str, members: list[nd.MetricNode]
-) -> Callable[[str], None]:
+def _joiner(compiler: Compiler, made: nd.Share, path: str, members: list[nd.MetricNode]) -> Callable[[str], None]:
     def join(star: str) -> None:
         metric = compiler.metrics.node(fill_family(path, star))
         members.append(metric)

@@ -77,11 +77,15 @@ class _Checker:
                 key = (type(s), s.level) if isinstance(s, rules.LevelDefault) else type(s)
                 if key in single:
                     word = {rules.Axis: "axis", rules.Nonfinite: "nonfinite"}.get(type(s), "level")
-                    self.error("V014", f"`{word}` is said twice", s.span, "keep one", f"the first is at {single[key].span!r}")
+                    self.error(
+                        "V014", f"`{word}` is said twice", s.span, "keep one", f"the first is at {single[key].span!r}"
+                    )
                 single.setdefault(key, s)
 
     def _twice(self, name: str, place: Span, other: Span, what: str) -> None:
-        self.error("V313", f"a second {what} called `{name}`", place, "another name, please", f"the first is at {other!r}")
+        self.error(
+            "V313", f"a second {what} called `{name}`", place, "another name, please", f"the first is at {other!r}"
+        )
 
     def _circles(self) -> None:
         tables = (self.scope.lets, self.scope.events, self.scope.phases)
@@ -106,7 +110,9 @@ class _Checker:
         self._length(metric.stale_after, "stale after", ("steps", "time"))
         for name in metric.logged:
             if metric.family and name.count("*") != metric.name.count("*"):
-                self.error("V043", f'"{name}" and `{metric.name}` differ in their `*`', metric.span, "as many on both sides")
+                self.error(
+                    "V043", f'"{name}" and `{metric.name}` differ in their `*`', metric.span, "as many on both sides"
+                )
             if not name.strip():
                 self.error("V010", "a logged name cannot be empty", metric.span, "nothing between the quotes")
 
@@ -120,7 +126,9 @@ class _Checker:
             if low > high:
                 self.error("V504", f"the range of `{param.name}` is empty", param.span, "low .. high")
             elif not low <= value <= high:
-                self.error("V504", f"the default of `{param.name}` is outside its own range", param.value.span, "out of range")
+                self.error(
+                    "V504", f"the default of `{param.name}` is outside its own range", param.value.span, "out of range"
+                )
 
     def _let(self, let: rules.Let) -> None:
         families = [n for n in let.expression.walk() if isinstance(n, ex.Family)]
@@ -181,7 +189,9 @@ class _Checker:
                 self.error("V408", "a later rung needs an `after`", rung.span, "after how long?",
                            f"write `-> {rung.level.word} after 100 steps`")  # fmt: skip
             if before is not None and rung.level <= before.level and rung.level is not Level.GREEN:
-                self.error("V408", f"`{rung.level.word}` is no step up from `{before.level.word}`", rung.span, "levels rise")
+                self.error(
+                    "V408", f"`{rung.level.word}` is no step up from `{before.level.word}`", rung.span, "levels rise"
+                )
             self._length(rung.after, "after", _LASTS)
             if before is not None and before.after is not None and rung.after is not None:
                 early, late = before.after, rung.after
@@ -247,5 +257,3 @@ def _circle(start: str, uses: dict[str, list[str]], done: set[str]) -> list[str]
         path.append(name)
         stack.append(iter(uses[name]))
     return []
-
-

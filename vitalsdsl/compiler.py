@@ -16,10 +16,11 @@ from vitalsdsl.holding import Span
 from vitalsdsl.intake import Metrics
 from vitalsdsl.ops import base
 from vitalsdsl.past import at_end, at_event, at_step, before
-from vitalsdsl.setting import Owner, Setting
 from vitalsdsl.scope import Meaning, Scope, fill_family, implicit_subject, match_family
+from vitalsdsl.setting import Owner, Setting
 from vitalsdsl.signals import Event, Freeze, Held, Let, Phase, Probe, Reference, Root, Then, ThenNo
 from vitalsdsl.types import STEPS, TIME, Extent
+
 
 class Compiler:
     """Makes the nodes of one policy in one graph."""

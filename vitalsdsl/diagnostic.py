@@ -164,12 +164,14 @@ def _sarif(diagnostics: Sequence[Diagnostic]) -> dict[str, object]:
             "endColumn": data["end_column"],
         }
         place = {"artifactLocation": {"uri": data["file"]}, "region": region}
-        results.append({
-            "ruleId": found.code,
-            "level": levels[found.severity.value],
-            "message": {"text": " ".join([found.message, *found.help])},
-            "locations": [{"physicalLocation": place}],
-        })
+        results.append(
+            {
+                "ruleId": found.code,
+                "level": levels[found.severity.value],
+                "message": {"text": " ".join([found.message, *found.help])},
+                "locations": [{"physicalLocation": place}],
+            }
+        )
     codes = sorted({d.code for d in diagnostics})
     driver = {"name": "vitals", "rules": [{"id": code} for code in codes]}
     return {

@@ -9,12 +9,12 @@ from dataclasses import dataclass
 from vitalsdsl import expressions as ex
 from vitalsdsl import nodes as nd
 from vitalsdsl import rules
-from vitalsdsl.calls import aggregate_of, arguments_by_name
+from vitalsdsl.calls import aggregate_of
 from vitalsdsl.formatter import expression_text
 from vitalsdsl.ops import base
 from vitalsdsl.ops.base import Takes
 from vitalsdsl.rules import Level
-from vitalsdsl.scope import Meaning, Scope, implicit_subject
+from vitalsdsl.scope import Meaning, Scope, arguments_by_name, implicit_subject
 from vitalsdsl.signals import Root
 from vitalsdsl.stream import Stream
 from vitalsdsl.types import SAMPLES, STEPS, TIME, Extent

@@ -21,7 +21,13 @@ def commit_of(path: str) -> str:
 def _git(file: Path, *words: str) -> str:
     try:
         done = subprocess.run(
-            ["git", *words], cwd=file.parent, capture_output=True, text=True, timeout=5, check=False, stdin=subprocess.DEVNULL
+            ["git", *words],
+            cwd=file.parent,
+            capture_output=True,
+            text=True,
+            timeout=5,
+            check=False,
+            stdin=subprocess.DEVNULL,
         )
     except (OSError, subprocess.SubprocessError):
         return ""

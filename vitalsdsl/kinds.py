@@ -164,7 +164,9 @@ class Kinds:
         elif self.is_condition(node, where):
             self.condition(node, where)
         else:
-            self.error("V315", f"`{word}` needs an event", node.span, "not an event", "define one: `event NAME = CONDITION`")
+            self.error(
+                "V315", f"`{word}` needs an event", node.span, "not an event", "define one: `event NAME = CONDITION`"
+            )
 
     def _nearest(self, code: str, what: str, name: ex.Name, known: Iterable[str], why: str = "") -> None:
         near = difflib.get_close_matches(name.path, list(known), 1)
@@ -175,9 +177,14 @@ class Kinds:
         target = node.operand
         if isinstance(target, ex.Family):
             self._family(target, where)
-        elif not isinstance(target, ex.Name) or self.scope.meaning(target, where.member) not in (Meaning.METRIC, Meaning.MEMBER):
+        elif not isinstance(target, ex.Name) or self.scope.meaning(target, where.member) not in (
+            Meaning.METRIC,
+            Meaning.MEMBER,
+        ):
             text = expression_text(target)
-            self.error("V047", f"`is {node.state}` looks at the raw points of a metric", target.span, f"`{text}` is none")
+            self.error(
+                "V047", f"`is {node.state}` looks at the raw points of a metric", target.span, f"`{text}` is none"
+            )
 
     def _missing(self, node: ex.Missing, where: Where) -> None:
         if self.scope.meaning(node.target, where.member) not in (Meaning.METRIC, Meaning.MEMBER, Meaning.LET):
@@ -186,7 +193,13 @@ class Kinds:
 
     def _then(self, node: ex.Then, where: Where, top: bool) -> None:
         if not (top or node.grouped):
-            self.error("V046", "a sequence inside a condition needs parentheses", node.span, "`then`", "write `( … then … within … )`")
+            self.error(
+                "V046",
+                "a sequence inside a condition needs parentheses",
+                node.span,
+                "`then`",
+                "write `( … then … within … )`",
+            )
         self.condition(node.first, where)
         self.condition(node.second, where)
         self.length(node.within, "within", ("steps", "time"))
@@ -277,9 +290,16 @@ class Kinds:
         if unit == "" and not (bare and isinstance(node, ex.Number) and not node.ratio):
             self.error("V001", f"`{what}` needs a length", node.span, f"{text} what?", f"in {allowed}")
         elif unit and unit not in units:
-            self.error("V003", f"`{what}` cannot be measured in {'time' if unit == 'time' else unit}", node.span, f"in {allowed}")
+            self.error(
+                "V003",
+                f"`{what}` cannot be measured in {'time' if unit == 'time' else unit}",
+                node.span,
+                f"in {allowed}",
+            )
         elif size <= 0 or size > _LONGEST:
-            self.error("V048", f"a length of {text} makes no sense for `{what}`", node.span, "more than nothing, please")
+            self.error(
+                "V048", f"a length of {text} makes no sense for `{what}`", node.span, "more than nothing, please"
+            )
         elif unit in ("", "steps", "samples") and size != int(size):
             self.error("V048", f"`{text}` is no whole number of {unit or 'steps'}", node.span, "whole numbers only")
 
@@ -349,7 +369,11 @@ class Kinds:
                 pairs.append((parameter, argument))
         for parameter, argument in pairs:
             self._argument(node, parameter, argument, where)
-        if function.name in ("usual", "noise") and where.owner == "let" and not any(a.keyword == "unless" for a in node.arguments):
+        if (
+            function.name in ("usual", "noise")
+            and where.owner == "let"
+            and not any(a.keyword == "unless" for a in node.arguments)
+        ):
             self.error("V044", f"in a let, `{node.function}` must say what freezes it", node.span, "no `unless:`",
                        "write `unless: EVENT`, or use it in the rule itself")  # fmt: skip
         self._fixed(node, function, pairs)
@@ -378,7 +402,9 @@ class Kinds:
             node.path in self.broken or self.scope.meaning(node) in (Meaning.EVENT, Meaning.PHASE)
         )
 
-    def _fixed(self, node: ex.Call, function: type[base.Function], pairs: list[tuple[base.Parameter, ex.Argument]]) -> None:
+    def _fixed(
+        self, node: ex.Call, function: type[base.Function], pairs: list[tuple[base.Parameter, ex.Argument]]
+    ) -> None:
         if node.function == "quantile":
             q = next((a.value for p, a in pairs if p.takes is Takes.NUMBER), None)
             if isinstance(q, ex.Number) and not 0 <= q.value <= 1:
@@ -386,7 +412,9 @@ class Kinds:
         if node.function == "share":
             for _, argument in pairs:
                 if not isinstance(argument.value, ex.Family):
-                    self.error("V043", "`share` is about two families", argument.span, "not a family", "share(F/*, of: G/*)")
+                    self.error(
+                        "V043", "`share` is about two families", argument.span, "not a family", "share(F/*, of: G/*)"
+                    )
 
 
 def _stars(path: str) -> int:

@@ -93,7 +93,7 @@ class Constant(Node):
 class MetricNode(Node):
     """The newest point of a metric. Its points go to `subscribers` as they are, NaN and ±inf included."""
 
-    __slots__ = ("name", "own_step", "subscribers", "step", "time")
+    __slots__ = ("name", "own_step", "step", "subscribers", "time")
 
     def __init__(self, name: str) -> None:
         super().__init__(name)

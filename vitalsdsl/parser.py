@@ -244,7 +244,9 @@ def _deep(span: Span) -> Diagnostic:
     return Diagnostic("V032", Severity.ERROR, message, span, "here", ("name the parts with `let` and `event`",))
 
 
-def _stretches(text: str, keywords: Sequence[str], depth: int, start: int = 0, end: int = -1) -> Iterator[tuple[int, int]]:
+def _stretches(
+    text: str, keywords: Sequence[str], depth: int, start: int = 0, end: int = -1
+) -> Iterator[tuple[int, int]]:
     """Where statements (or, at depth 1, the parts of a rule) begin and end: each at a keyword that opens a line."""
     begins = [start]
     now = 0
@@ -313,9 +315,9 @@ def _grammar() -> lark.Lark:
 
 
 def _cache_file() -> Path | None:
-    root = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
-    folder = Path(root) / "vitalsdsl"
     try:
+        root = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+        folder = Path(root) / "vitalsdsl"
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         mine = os.access(folder, os.W_OK) and (not hasattr(os, "getuid") or folder.stat().st_uid == os.getuid())
     except (OSError, RuntimeError):

@@ -68,7 +68,7 @@ class Plan:
 
     def see_names(self, names: Sequence[str]) -> None:
         """Names are logged for the first time: let them join the families that they belong to."""
-        if any([self.metrics.see(name) for name in names]):
+        if any(self.metrics.see(name) for name in names):
             self._arrange()
 
     def _arrange(self) -> None:

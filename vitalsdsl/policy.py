@@ -100,7 +100,9 @@ def read(
 
 def _source(name: str) -> Source | Diagnostic:
     if name.startswith("pack:"):
-        return pack(name.removeprefix("pack:")) or refused(name, "V070", f"no pack called `{name[5:]}` is installed", "")
+        return pack(name.removeprefix("pack:")) or refused(
+            name, "V070", f"no pack called `{name[5:]}` is installed", ""
+        )
     return read_file(name)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from enum import IntEnum
 from typing import Literal, TypeVar
 
-from vitalsdsl.expressions import Argument, Expression, Family, For, Length, Name, Node, Number
+from vitalsdsl.expressions import Expression, Family, For, Length, Name, Node, Number
 from vitalsdsl.source import Source
 
 
@@ -270,4 +270,3 @@ class Policy(Node):
     def of(self, kind: type[StatementType]) -> tuple[StatementType, ...]:
         """The statements of one kind, in order."""
         return tuple(s for s in self.statements if isinstance(s, kind))
-

@@ -9,6 +9,7 @@ from enum import Enum
 
 from vitalsdsl import expressions as ex
 from vitalsdsl import rules as written
+from vitalsdsl.ops import base
 
 COUNTERS: dict[str, tuple[str, ...]] = {
     "step": (),
@@ -225,3 +226,11 @@ def _subject_level(rule: written.Rule, scope: Scope) -> str:
             subject = node.path
             break
     return re.sub(r"[^A-Za-z0-9_]", "_", f"{subject}_{clause.rungs[0].level.word}")
+
+
+def arguments_by_name(node: ex.Call, function: type[base.Function]) -> dict[str, ex.Expression]:
+    """Parameter names to what is given for them."""
+    given = [a.value for a in node.arguments if a.keyword is None]
+    bound = {parameter.name: value for parameter, value in zip(function.positional(), given)}
+    bound.update({a.keyword: a.value for a in node.arguments if a.keyword is not None})
+    return bound

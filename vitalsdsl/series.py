@@ -37,7 +37,9 @@ def points(notation: str, seed: str) -> list[tuple[int, float]]:
     for part in str(notation).split(","):
         found = _PART.fullmatch(part.strip())
         if found is None:
-            raise UsageError(f"`{part.strip()}` is no part of a series: try `1.0 x500`, `3->1 x50 ~0.1`, `nan`, `gap x10`")
+            raise UsageError(
+                f"`{part.strip()}` is no part of a series: try `1.0 x500`, `3->1 x50 ~0.1`, `nan`, `gap x10`"
+            )
         if found["at"] is not None:
             step = int(found["at"])
         times = int(found["times"] or 1)

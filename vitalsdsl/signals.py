@@ -339,4 +339,4 @@ class Reference:
         if not math.isfinite(pending[1]):
             self.accepted.decide(False)  # nobody let it in, so no condition's count begins anew
         else:
-            self.accepted.decide(all([freeze.admits(step, time) for freeze in self.freezes]))
+            self.accepted.decide(all(freeze.admits(step, time) for freeze in self.freezes))

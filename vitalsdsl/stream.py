@@ -50,7 +50,12 @@ class Stream:
     """
 
     def __init__(
-        self, policy: rules.Policy, run: str = "run", digest: str = "", keep_all: bool = False, total_steps: float = math.nan
+        self,
+        policy: rules.Policy,
+        run: str = "run",
+        digest: str = "",
+        keep_all: bool = False,
+        total_steps: float = math.nan,
     ) -> None:
         self.policy = policy
         self.run = run
@@ -316,7 +321,14 @@ class Stream:
     def _state(self) -> dict[str, Any]:
         plan, clock = self.plan, self.plan.graph.clock
         return {
-            "clock": [clock.step, clock.time, clock.first_step, clock.first_time, clock.total_steps, dict(clock.counters)],
+            "clock": [
+                clock.step,
+                clock.time,
+                clock.first_step,
+                clock.first_time,
+                clock.total_steps,
+                dict(clock.counters),
+            ],
             "closed": self.closed,
             "seen": dict(self._seen),
             "bound": {name: intake.bound for name, intake in plan.metrics.intakes.items() if intake.bound is not None},

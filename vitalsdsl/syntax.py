@@ -71,7 +71,9 @@ class _Place:
         last = max(self.start, min(at, self.end - 1))
         return self.locator.span(last, min(self.end, last + max(1, length)))
 
-    def error(self, code: str, message: str, label: str, *help_: str, at: int | None = None, length: int = 0) -> Diagnostic:
+    def error(
+        self, code: str, message: str, label: str, *help_: str, at: int | None = None, length: int = 0
+    ) -> Diagnostic:
         place = self.span(self.at if at is None else at, length or len(self.word))
         return Diagnostic(code, Severity.ERROR, message, place, label, tuple(h for h in help_ if h))
 
@@ -86,7 +88,9 @@ def explain(error: UnexpectedInput, text: str, locator: Locator, start: int = 0,
     """One finding for one error of the parser over text[start:end]."""
     end = len(text) if end < 0 else end
     at = error.pos_in_stream or start
-    expected = frozenset(getattr(error, "accepts", None) or getattr(error, "expected", None) or getattr(error, "allowed", ()) or ())
+    expected = frozenset(
+        getattr(error, "accepts", None) or getattr(error, "expected", None) or getattr(error, "allowed", ()) or ()
+    )
     if isinstance(error, UnexpectedToken) and error.token.type == "$END":
         at = end
     place = _Place(text, start, at, end, expected, locator)
@@ -130,9 +134,15 @@ def _brackets(p: _Place) -> Diagnostic | None:
     char = p.rest[:1]
     if char in (")", "}") and not any(o == {")": "(", "}": "{"}[char] for o, _ in opened):
         return p.error("V022", f"this `{char}` closes nothing", "take it out", length=1)
-    if opened and opened[-1][0] == "(" and (p.is_over or char == "}" or p.rest.startswith("->") or p.word in ("for", "when")):
+    if (
+        opened
+        and opened[-1][0] == "("
+        and (p.is_over or char == "}" or p.rest.startswith("->") or p.word in ("for", "when"))
+    ):
         if "RPAR" in p.expected:
-            return p.error("V022", "a `(` is not closed", "opened here", "close it with `)`", at=opened[-1][1], length=1)
+            return p.error(
+                "V022", "a `(` is not closed", "opened here", "close it with `)`", at=opened[-1][1], length=1
+            )
     if opened and opened[-1][0] == "{" and p.is_over:
         return p.error("V022", "a `{` is not closed", "opened here", "close it with `}`", at=opened[-1][1], length=1)
     return None
@@ -145,7 +155,7 @@ def _operators(p: _Place) -> Diagnostic | None:
     near = p.text[max(p.start, p.at - 2) : p.end]
     offset = max(p.start, p.at - 2)
     for wrong, right in _SPELLINGS:
-        for shift in range(0, 3):
+        for shift in range(3):
             if near.startswith(wrong, shift) and shift + len(wrong) > p.at - offset and p.expected:
                 if wrong == "=>" and ("ARROW" in p.expected) and not _then_number(p, offset + shift + 2):
                     right = "->"
@@ -161,7 +171,7 @@ def _operators(p: _Place) -> Diagnostic | None:
 
 def _then_number(p: _Place, at: int) -> bool:
     return re.match(r"\s*(?:-?\s*[\d(]|[A-Za-z_])", p.text[at : p.end]) is not None and not re.match(
-        r"\s*(?:%s)\b" % "|".join(LEVELS), p.text[at : p.end]
+        r"\s*(?:{})\b".format("|".join(LEVELS)), p.text[at : p.end]
     )
 
 
@@ -216,13 +226,19 @@ def _numbers(p: _Place) -> Diagnostic | None:
     at, previous = p.previous()
     if re.fullmatch(r"\d+", previous) and re.match(r",\d{3}\b", p.rest):
         digits = previous + p.rest[1:4]
-        return p.error("V026", "a number has no thousands separator", f"write `{digits}`", at=at, length=len(previous) + 4)
+        return p.error(
+            "V026", "a number has no thousands separator", f"write `{digits}`", at=at, length=len(previous) + 4
+        )
     if re.fullmatch(r"\d[\d.]*", previous):
         follows = p.at == at + len(previous)
         if follows and re.match(r"_\d", p.rest):
-            return p.error("V026", "a number has no thousands separator", "leave out the `_`", at=at, length=len(previous) + 2)
+            return p.error(
+                "V026", "a number has no thousands separator", "leave out the `_`", at=at, length=len(previous) + 2
+            )
         if p.rest.startswith("%"):
-            return p.error("V026", "the percent sign stands at its number", f"write `{previous}%`", at=at, length=p.at - at + 1)
+            return p.error(
+                "V026", "the percent sign stands at its number", f"write `{previous}%`", at=at, length=p.at - at + 1
+            )
         if follows and _WORD.match(p.rest):
             return p.error("V026", f"`{previous}{p.word}` is no number", f"write `{previous} * {p.word}`", at=at,
                            length=len(previous) + len(p.word))  # fmt: skip
@@ -265,7 +281,9 @@ def _keywords(p: _Place) -> Diagnostic | None:
         return None
     inside = top and word in PART_WORDS
     if inside:
-        return p.error("V027", f"`{word}` belongs inside a rule", "outside of any `{ … }`", "write `rule NAME { when … }`")
+        return p.error(
+            "V027", f"`{word}` belongs inside a rule", "outside of any `{ … }`", "write `rule NAME { when … }`"
+        )
     near = difflib.get_close_matches(word.lower(), words, 1, 0.6)
     what = "statement" if top else "part of a rule"
     help_ = f"did you mean `{near[0]}`?" if near else f"a {what} begins with one of: {', '.join(words)}"
@@ -288,8 +306,16 @@ def _names(p: _Place) -> Diagnostic | None:
         if char == ";":
             return p.error("V029", "statements are not ended by `;`", "take it out", length=1)
         if char == "[":
-            return p.error("V029", "there is no `[…]` here", "name a window in a function", "such as `mean(loss, 10 samples)`", length=1)
-        return p.error("V029", f"`{char}` stands in no name", "not known here", 'write such a metric in quotes: `"…"`', length=1)
+            return p.error(
+                "V029",
+                "there is no `[…]` here",
+                "name a window in a function",
+                "such as `mean(loss, 10 samples)`",
+                length=1,
+            )
+        return p.error(
+            "V029", f"`{char}` stands in no name", "not known here", 'write such a metric in quotes: `"…"`', length=1
+        )
     if _WORD.match(p.rest) and _WORD.fullmatch(previous) and previous.lower() not in RESERVED | set(LEVELS):
         capital = p.word.lower() in ("and", "or", "not", "for", "then", "is", "on", "before", "within", "at")
         if capital and p.word != p.word.lower():
@@ -298,13 +324,30 @@ def _names(p: _Place) -> Diagnostic | None:
             return _two_names(p, at, previous)
     if re.match(r"[A-Z]\w*\(", p.rest):
         name = p.word
-        return p.error("V033", f"functions are written in small letters", f"write `{name.lower()}(`")
+        return p.error("V033", "functions are written in small letters", f"write `{name.lower()}(`")
     if p.rest.startswith("(") and _WORD.fullmatch(previous):
         if previous[0].isupper():
-            return p.error("V033", "functions are written in small letters", f"write `{previous.lower()}(`", at=at, length=len(previous))
+            return p.error(
+                "V033",
+                "functions are written in small letters",
+                f"write `{previous.lower()}(`",
+                at=at,
+                length=len(previous),
+            )
         if p.at > at + len(previous):
-            return p.error("V033", f"`(` stands right behind the function's name", f"write `{previous}(`", at=at, length=p.at - at + 1)
-    if re.match(r"\d", p.rest) and _WORD.fullmatch(previous) and previous.lower() not in RESERVED and "COMPARE" in p.expected:
+            return p.error(
+                "V033",
+                "`(` stands right behind the function's name",
+                f"write `{previous}(`",
+                at=at,
+                length=p.at - at + 1,
+            )
+    if (
+        re.match(r"\d", p.rest)
+        and _WORD.fullmatch(previous)
+        and previous.lower() not in RESERVED
+        and "COMPARE" in p.expected
+    ):
         return p.error("V028", f"`{previous} {p.word}` needs something between", "an operator, or parentheses",
                        f"such as `{previous} > {p.rest.split()[0]}`", at=at, length=p.at + 1 - at)  # fmt: skip
     return None
@@ -317,7 +360,9 @@ def _reserved(p: _Place) -> Diagnostic | None:
         if previous in ("when", "and", "or", "not", "(", "=", "<", ">", ">=", "<=", "+", "-", "*", "/", ","):
             after = p.rest[len(word) :].lstrip()
             if re.match(r"[<>=!+*/-]|is\b", after):
-                return p.error("V006", f"`{word}` is a word of the language", "reserved", f'as a metric name write `"{word}"`')
+                return p.error(
+                    "V006", f"`{word}` is a word of the language", "reserved", f'as a metric name write `"{word}"`'
+                )
     return None
 
 
@@ -370,15 +415,38 @@ def _missing_words(p: _Place) -> Diagnostic | None:
     here = p.error
     if p.expected == {"WITHIN"} or ("WITHIN" in p.expected and "then" in p.before):
         if p.is_over or p.rest.startswith("->") or p.word in ("for", *STATEMENT_WORDS):
-            return here("V501", "`then` needs a bound", "within how long?", "write `A then B within 100 steps`", at=at, length=len(previous))
+            return here(
+                "V501",
+                "`then` needs a bound",
+                "within how long?",
+                "write `A then B within 100 steps`",
+                at=at,
+                length=len(previous),
+            )
     if p.expected == {"FOR"} and re.search(r"\bmissing\s+\S+\s*$|\bstalled\s*$", p.before):
-        return here("V034", "for how long?", "`for` is missing", f"write `{previous} for 100 steps`", at=at, length=len(previous))
+        return here(
+            "V034",
+            "for how long?",
+            "`for` is missing",
+            f"write `{previous} for 100 steps`",
+            at=at,
+            length=len(previous),
+        )
     if "EQUAL" in p.expected and len(p.expected) <= 2:
         return here("V034", "an `=` is missing", "here", f"write `{previous} = …`")
     if "LBRACE" in p.expected and "EQUAL" not in p.expected:
-        return here("V034", "the body of the rule is missing", "a `{` should stand here", "write `rule NAME { when … -> … }`")
+        return here(
+            "V034", "the body of the rule is missing", "a `{` should stand here", "write `rule NAME { when … -> … }`"
+        )
     if p.rest.startswith("}") and previous == "{":
-        return here("V034", "this rule is empty", "nothing between the braces", "write a `when … -> …` in it", at=at, length=p.at - at + 1)
+        return here(
+            "V034",
+            "this rule is empty",
+            "nothing between the braces",
+            "write a `when … -> …` in it",
+            at=at,
+            length=p.at - at + 1,
+        )
     if p.expected == {"IN"}:
         return here("V034", "`in` is missing", "here", "write `each m in act/layer_*`")
     if "NUMBER" in p.expected and "NAME" in p.expected and "STRING" in p.expected:
@@ -387,7 +455,12 @@ def _missing_words(p: _Place) -> Diagnostic | None:
             return here("V035", f"a {what} is missing after `{previous}`", "after this", at=at, length=len(previous))
         if re.match(r"[<>=!]=?|[*/+,)]", p.rest):
             sign = re.match(r"[<>=!]=?|[*/+,)]", p.rest)
-            return here("V035", f"`{sign[0] if sign else ''}` has nothing on its left", f"after `{previous}`", length=len(sign[0]) if sign else 1)
+            return here(
+                "V035",
+                f"`{sign[0] if sign else ''}` has nothing on its left",
+                f"after `{previous}`",
+                length=len(sign[0]) if sign else 1,
+            )
     return None
 
 

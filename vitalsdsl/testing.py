@@ -50,8 +50,10 @@ class Expected:
 
     def __str__(self) -> str:
         when = f"step {self.first}" if self.first == self.last else f"steps {self.first}..{self.last}"
-        onset = "" if self.onset is None else f", onset {self.onset[0]}" + (
-            f"..{self.onset[1]}" if self.onset[1] != self.onset[0] else ""
+        onset = (
+            ""
+            if self.onset is None
+            else f", onset {self.onset[0]}" + (f"..{self.onset[1]}" if self.onset[1] != self.onset[0] else "")
         )
         return f"{when}: {self.rule} to {self.to.word}{onset}"
 
@@ -104,7 +106,9 @@ class Result:
             lines.append(f"    expected, and did not come:  {expected}{hint}")
         for t in self.unexpected:
             member = f" [{t.member}]" if t.member else ""
-            lines.append(f"    came, and is not listed:     step {t.step}: {t.rule}{member} to {t.to.word}, onset {t.onset}")
+            lines.append(
+                f"    came, and is not listed:     step {t.step}: {t.rule}{member} to {t.to.word}, onset {t.onset}"
+            )
         if self.warning:
             lines.append(f"    V606 {self.warning}")
         return "\n".join(lines)
@@ -153,7 +157,12 @@ def _test(entry: Any, where: str) -> Test:
 
 
 def _expected(entry: Any, where: str) -> Expected:
-    if not isinstance(entry, dict) or "rule" not in entry or "to" not in entry or not ("step" in entry or "steps" in entry):
+    if (
+        not isinstance(entry, dict)
+        or "rule" not in entry
+        or "to" not in entry
+        or not ("step" in entry or "steps" in entry)
+    ):
         raise UsageError(f"{where}: an expected transition has `step:` (or `steps: A..B`), `rule:` and `to:`")
     _keys(entry, _EXPECT_KEYS, where)
     for key in ("to", "from"):

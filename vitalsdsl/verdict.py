@@ -80,8 +80,25 @@ def spoken(value: float) -> float | str:
 class Clause(Root):
     """One `when`: follows its condition, fires rung by rung, and clears."""
 
-    __slots__ = ("after", "clear_holding", "clear_span", "clock", "condition", "gate", "holding", "latest", "level",
-                 "levels", "fired", "onset", "recent_false", "rung", "trues", "unknown_resets", "waits_for_clear")  # fmt: skip
+    __slots__ = (
+        "after",
+        "clear_holding",
+        "clear_span",
+        "clock",
+        "condition",
+        "fired",
+        "gate",
+        "holding",
+        "latest",
+        "level",
+        "levels",
+        "onset",
+        "recent_false",
+        "rung",
+        "trues",
+        "unknown_resets",
+        "waits_for_clear",
+    )  # fmt: skip
     is_condition = True
 
     def __init__(

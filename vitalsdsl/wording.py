@@ -72,9 +72,7 @@ def distance(node: nd.Node) -> float:
     return math.nan
 
 
-def _message(
-    stream: Stream, rule: RuleState, change: Change, step: int, time: float, values: dict[str, float]
-) -> str:
+def _message(stream: Stream, rule: RuleState, change: Change, step: int, time: float, values: dict[str, float]) -> str:
     written = stream.plan.rule_of.get(rule.name)
     subject = rule.name if rule.member is None else f"{rule.name} ({rule.member})"
     if rule.guard is not None:

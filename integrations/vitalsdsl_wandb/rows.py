@@ -37,7 +37,11 @@ def _gather(data: Mapping[Any, Any], prefix: str, flat: dict[str, float], parent
     mappings of one name grow together; `parents` are the names of mappings in the row."""
     for key, value in data.items():
         path = prefix + key if key.__class__ is str else f"{prefix}{key}"
-        if isinstance(value, Mapping) and "_type" not in value:
+        if value.__class__ is float and not parents:  # nearly always
+            flat[path] = value
+            continue
+        x = number(value)
+        if x is None and isinstance(value, Mapping) and "_type" not in value:
             if value and depth < _DEEPEST:
                 flat.pop(path, None)
                 parents.add(path)
@@ -47,7 +51,6 @@ def _gather(data: Mapping[Any, Any], prefix: str, flat: dict[str, float], parent
             parents.discard(path)
             for name in [name for name in flat if name.startswith(path + ".")]:
                 del flat[name]
-        x = number(value)
         if x is not None:
             flat[path] = x
         elif flat:

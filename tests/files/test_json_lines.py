@@ -141,7 +141,7 @@ STEP_KEYS = [
 @pytest.mark.parametrize("place", range(len(STEP_KEYS)))
 def test_step_keys_are_tried_in_order_and_the_choice_is_noted(tmp_path: Path, place: int) -> None:
     chosen, *others = STEP_KEYS[place:]
-    row = {**{key: 70 for key in reversed(others)}, chosen: 7, "loss": 1.5}
+    row = {**dict.fromkeys(reversed(others), 70), chosen: 7, "loss": 1.5}
     read_rows, notes = one(tmp_path, json.dumps(row) + "\n")
     assert read_rows[0][0] == 7
     assert notes[0].startswith(f"the step is read from `{chosen}`")

@@ -71,8 +71,10 @@ def test_a_loss_of_zero_where_the_gradient_norm_is_nan_was_nan(tmp_path: Path, n
     losses = [values["loss"] for _, values in read_rows if isinstance(values, dict)]
     assert [repr(loss) for loss in losses] == ["2.0", "nan", "0.0", "1.0"]
     assert notes == (
-        "a `loss` of 0.0 at step 2, where `grad_norm` is NaN, is read as NaN: "
-        + "the Trainer's logging_nan_inf_filter writes it so",
+        (
+            "a `loss` of 0.0 at step 2, where `grad_norm` is NaN, is read as NaN: "
+            "the Trainer's logging_nan_inf_filter writes it so"
+        ),
     )
 
 

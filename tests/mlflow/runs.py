@@ -16,9 +16,10 @@ if importlib.util.find_spec("mlflow") is None:
         raise RuntimeError("mlflow is not installed, and nothing may be skipped here")
     pytest.skip("mlflow is not installed", allow_module_level=True)
 
+from vitalsdsl_mlflow import read
+
 from vitalsdsl import replay
 from vitalsdsl.policy import LoadedPolicy, load
-from vitalsdsl_mlflow import read
 
 POLICY = """\
 vitals 1
@@ -54,7 +55,9 @@ def load_policy(text: str = POLICY) -> LoadedPolicy:
     return load("watched", text=text)
 
 
-def recorded(client: Any, run: str, path: str = "vitals/transitions.jsonl", folder: Path | None = None) -> list[dict[str, Any]]:
+def recorded(
+    client: Any, run: str, path: str = "vitals/transitions.jsonl", folder: Path | None = None
+) -> list[dict[str, Any]]:
     """The lines of one of our artifacts; none where it is not there."""
     if all(file.path != path for file in client.list_artifacts(run, "vitals")):
         return []

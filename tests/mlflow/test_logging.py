@@ -5,17 +5,27 @@ from __future__ import annotations
 import concurrent.futures
 import threading
 import time
-from pathlib import Path
 from typing import Any
 
 import mlflow
 import pytest
 from mlflow.entities import Metric
+from vitalsdsl_mlflow import attach
 
 from tests.mlflow.runs import (
-    BEGAN, CHANGES, LOSSES, NON_FINITE, POLICY, again, assert_same, load_policy, of_rows, recorded, rows_of, short,
+    BEGAN,
+    CHANGES,
+    LOSSES,
+    NON_FINITE,
+    POLICY,
+    again,
+    assert_same,
+    load_policy,
+    of_rows,
+    recorded,
+    rows_of,
+    short,
 )  # fmt: skip
-from vitalsdsl_mlflow import attach
 
 
 def log_fluent(losses: list[float]) -> None:
@@ -45,17 +55,6 @@ def test_fluent_points_of_many_metrics_are_seen(client: Any) -> None:
     live = assert_same(client, policy, run.info.run_id, rows)
     assert ("accuracy_low", 0, "green", "yellow") in short(live)
     assert [t for t in short(live) if t[0] == "loss_high"] == CHANGES
-
-
-def test_points_over_http_are_seen(folder: Path, server: Any) -> None:
-    policy = load_policy()
-    mlflow.set_tracking_uri(server.uri)
-    attach(policy)
-    with mlflow.start_run() as run:
-        for step, loss in enumerate(LOSSES):
-            mlflow.log_metrics({"train/loss": loss, "eval/accuracy": 0.9}, step=step)
-    rows = [{**row, "eval/accuracy": 0.9} for row in rows_of(LOSSES)]
-    assert short(assert_same(mlflow.MlflowClient(), policy, run.info.run_id, rows)) == CHANGES
 
 
 def test_points_of_a_client_are_seen(client: Any) -> None:
@@ -186,7 +185,9 @@ def test_system_metrics_count_at_the_training_step_that_is_open(client: Any) -> 
         now = BEGAN + 1000 * at
         client.log_metric(run, "train/loss", 1.0, timestamp=now, step=100 * at)
         client.log_batch(run, [Metric("system/gpu_0_utilization_percentage", 50.0 if at < 6 else 5.0, now + 500, at)])
-        rows.append({"step": 100 * at, "train/loss": 1.0, "system/gpu_0_utilization_percentage": 50.0 if at < 6 else 5.0})
+        rows.append(
+            {"step": 100 * at, "train/loss": 1.0, "system/gpu_0_utilization_percentage": 50.0 if at < 6 else 5.0}
+        )
     client.set_terminated(run)
     assert [t["step"] for t in assert_same(client, policy, run, rows)] == [600]
 

@@ -246,9 +246,7 @@ def _transition(
     }
 
 
-def evaluate(
-    policy_text: str, rows: Iterable[Mapping[str, Any]], near: list[float] | None = None
-) -> list[Transition]:
+def evaluate(policy_text: str, rows: Iterable[Mapping[str, Any]], near: list[float] | None = None) -> list[Transition]:
     """The transitions of a policy over rows in canonical JSON lines form.
 
     A rewind drops the points after k and starts over: the truncated history is evaluated from scratch, and only the

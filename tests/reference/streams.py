@@ -33,9 +33,7 @@ from .values import (
     negate,
 )
 
-ROUNDED = frozenset(
-    "mean sum std var cv mad quantile slope resid_std ema zscore growth corr noise".split()  # noqa: SIM905
-)
+ROUNDED = frozenset("mean sum std var cv mad quantile slope resid_std ema zscore growth corr noise".split())
 AGGREGATES = ("any", "all", "count", "min", "max", "mean", "median", "sum")
 
 

@@ -9,8 +9,8 @@ import click
 
 from vitalsdsl.cli.app import EXIT_FINDINGS, fail
 from vitalsdsl.diagnostic import Diagnostic, Severity, render
-from vitalsdsl.lints.base import explain
 from vitalsdsl.errors import VitalsError
+from vitalsdsl.lints.base import explain
 from vitalsdsl.policy import read
 from vitalsdsl.reading import tests_of
 
@@ -67,5 +67,3 @@ def _summary(found: list[Diagnostic], files: int, form: str) -> None:
     said = ", ".join(f"{n} {words[s]}{'s' * (n != 1)}" for s, n in counts.items() if n)
     what = f"{files} file{'s' * (files != 1)}"
     click.echo(f"\n{what}: {said}" if said else f"{what}: no findings", err=bool(said))
-
-

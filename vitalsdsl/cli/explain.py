@@ -86,7 +86,11 @@ def _rule(stream: Stream, state: RuleState, form: str) -> None:
     for said, seen in at_step(stream, state):
         if form == "jsonl":
             values = [{"depth": s.depth, "text": s.text, "value": s.value, "reason": s.reason or None} for s in seen]
-            click.echo(json.dumps({"type": "explanation", "rule": name, "step": stream.closed, "state": said, "values": values}))
+            click.echo(
+                json.dumps(
+                    {"type": "explanation", "rule": name, "step": stream.closed, "state": said, "values": values}
+                )
+            )
             continue
         click.echo(f"{coloured(state.level.word)}  {click.style(printable(name), bold=True)}: {said}")
         for each in seen:

@@ -44,13 +44,15 @@ def _page(function: type[Function]) -> str:
 
 def _lines(functions: list[type[Function]]) -> str:
     return "\n".join(
-        json.dumps({
-            "type": "function",
-            "name": function.name,
-            "signature": function.signature(),
-            "result": function.result.value,
-            "page": inspect.getdoc(function),
-            "example": function.example,
-        })
+        json.dumps(
+            {
+                "type": "function",
+                "name": function.name,
+                "signature": function.signature(),
+                "result": function.result.value,
+                "page": inspect.getdoc(function),
+                "example": function.example,
+            }
+        )
         for function in functions
     )

@@ -60,7 +60,9 @@ class AlwaysTrue(Lint):
         if len(node.operands) == 3 and set(node.operators) <= {"<", "<="}:
             low, high = at.value(node.operands[0]), at.value(node.operands[2])
             if low is not None and high is not None and low >= high:
-                yield self.found("nothing lies between these bounds", node.span, "always false", "the smaller number first")
+                yield self.found(
+                    "nothing lies between these bounds", node.span, "always false", "the smaller number first"
+                )
 
     def _contradiction(self, node: ex.And, at: Looked) -> Iterator[Diagnostic]:
         """`x > 5 and x < 3`."""

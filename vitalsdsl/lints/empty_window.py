@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from vitalsdsl import expressions as ex
-from vitalsdsl.calls import arguments_by_name
 from vitalsdsl.diagnostic import Diagnostic, Severity
 from vitalsdsl.guards import named
 from vitalsdsl.lints.base import Lint, Looked
 from vitalsdsl.ops import base
+from vitalsdsl.scope import arguments_by_name
 
 
 class EmptyWindow(Lint):
@@ -34,7 +34,9 @@ class EmptyWindow(Lint):
         if function is None or not issubclass(function, base.Stateful):
             return
         given = arguments_by_name(node, function)
-        stream = next((given[p.name] for p in function.parameters if p.takes is base.Takes.STREAM and p.name in given), None)
+        stream = next(
+            (given[p.name] for p in function.parameters if p.takes is base.Takes.STREAM and p.name in given), None
+        )
         window = next((given[p.name] for p in function.parameters if p.name == "W" and p.name in given), None)
         extent = at.extent(window)
         if stream is None or extent is None or extent[1] != "steps" or node.function in ("count", "sum", "max", "min"):

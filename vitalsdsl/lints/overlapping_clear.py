@@ -36,7 +36,10 @@ class OverlappingClear(Lint):
                 continue
             above = fire.operators[0] in (">", ">=") and clear.operators[0] in ("<", "<=") and down[0] > up[0]
             below = fire.operators[0] in ("<", "<=") and clear.operators[0] in (">", ">=") and down[0] < up[0]
-            same = {fire.operators[0], clear.operators[0]} <= {">", ">="} or {fire.operators[0], clear.operators[0]} <= {"<", "<="}
+            same = {fire.operators[0], clear.operators[0]} <= {">", ">="} or {
+                fire.operators[0],
+                clear.operators[0],
+            } <= {"<", "<="}
             if above or below or same:
                 yield self.found("the clear condition holds while the rule fires", clear.span, "they overlap",
                                  f"clear on the other side of `{expression_text(fire)}`")  # fmt: skip

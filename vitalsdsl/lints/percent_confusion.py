@@ -36,6 +36,11 @@ class PercentConfusion(Lint):
             if isinstance(one, ex.Call) and one.function in _RATIOS and not other.ratio and 1 < abs(other.value) <= 100:
                 yield self.found(f"`{expression_text(one)}` is a ratio", other.span, f"{other.value * 100:g} percent",
                                  f"write `{other.text}%`")  # fmt: skip
-            if isinstance(one, ex.Name) and other.ratio and one.path in at.scope.metrics and at.scope.metrics[one.path].unit:
+            if (
+                isinstance(one, ex.Name)
+                and other.ratio
+                and one.path in at.scope.metrics
+                and at.scope.metrics[one.path].unit
+            ):
                 yield self.found(f"`{one.path}` is compared with {other.value:g}", other.span, "percent of what?",
                                  f"write `{other.text} * baseline({one.path}, 500 steps)`")  # fmt: skip

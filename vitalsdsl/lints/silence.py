@@ -32,7 +32,12 @@ def silenced(
 
 
 def _one(
-    policy: rules.Policy, source: Source, comment: re.Match[str], kept: list[Diagnostic], known: set[str], today: datetime.date
+    policy: rules.Policy,
+    source: Source,
+    comment: re.Match[str],
+    kept: list[Diagnostic],
+    known: set[str],
+    today: datetime.date,
 ) -> list[Diagnostic]:
     place = source.span(comment.start(), comment.end())
 

@@ -41,8 +41,10 @@ class SwallowedByMean(Lint):
             return
         n, width = lasts[0], window[0]
         room = width - factor * n
-        text = "it can never fire: the mean rises as fast" if room <= 0 else (
-            f"it fires only on jumps to over {factor * (width - n) / room:.2f} times the old level"
+        text = (
+            "it can never fire: the mean rises as fast"
+            if room <= 0
+            else (f"it fires only on jumps to over {factor * (width - n) / room:.2f} times the old level")
         )
         if room > 0 and factor * (width - n) / room < 1.15 * factor:
             return

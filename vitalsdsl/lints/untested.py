@@ -28,5 +28,7 @@ class Untested(Lint):
             seen = at.tested.get(rule.name, set())
             lacking = [word for word in ("fires", "silent") if word not in seen]
             if lacking:
-                what = " and ".join({"fires": "in which it fires", "silent": "in which it stays silent"}[w] for w in lacking)
+                what = " and ".join(
+                    {"fires": "in which it fires", "silent": "in which it stays silent"}[w] for w in lacking
+                )
                 yield self.found(f"rule `{rule.name}` has no test {what}", rule.span, "untested")

@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 
 from vitalsdsl.kernels.state import State
 from vitalsdsl.kernels.window import Window
-from vitalsdsl.types import SAMPLES, STEPS, TIME, Extent, Kind, Reason
+from vitalsdsl.types import SAMPLES, STEPS, TIME, Extent, Kind
 
 
 class Takes(Enum):

@@ -1,0 +1,287 @@
+"""When and how a policy comes to a process and leaves it: before the store, after it, by a variable, across a fork."""
+
+from __future__ import annotations
+
+import logging
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import mlflow
+import pytest
+from vitalsdsl_mlflow import attach
+from vitalsdsl_mlflow.tap import METHODS, is_instrumented
+
+from tests.mlflow.runs import (
+    CHANGES,
+    LOSSES,
+    POLICY,
+    assert_same,
+    load_policy,
+    policy_file,
+    recorded,
+    rows_of,
+    short,
+    vitals_tags,
+)  # fmt: skip
+from vitalsdsl.errors import PolicyError
+
+SCRIPT = """\
+import sys, time
+import mlflow
+with mlflow.start_run(run_id=sys.argv[1] if sys.argv[1] != "new" else None) as run:
+    print(run.info.run_id, flush=True)
+    for step, loss in enumerate(sys.argv[3:], start=int(sys.argv[2])):
+        mlflow.log_metric("train/loss", float(loss), step=step)
+        time.sleep(0.003)
+        if loss == "666":
+            raise RuntimeError("out of memory")
+"""
+
+
+def run_script(
+    folder: Path, text: str, uri: str, *arguments: object, home: str = "home", policy: Path | None = None
+) -> subprocess.CompletedProcess[str]:
+    """A training script in a process of its own."""
+    file = folder / "train.py"
+    file.write_text(text, "utf-8")
+    environment = {**os.environ, "MLFLOW_TRACKING_URI": uri, "VITALS_HOME": str(folder / home)}
+    if policy is not None:
+        environment["VITALS_POLICY"] = str(policy)
+    return subprocess.run(
+        [sys.executable, str(file), *map(str, arguments)],
+        cwd=folder, env=environment, capture_output=True, text=True, timeout=60, check=False,
+    )  # fmt: skip
+
+
+def log(losses: list[float], first: int = 0) -> None:
+    for step, loss in enumerate(losses, start=first):
+        mlflow.log_metric("train/loss", loss, step=step)
+        time.sleep(0.003)
+
+
+def originals(store: Any) -> bool:
+    return not any(name in vars(store) for name in METHODS)
+
+
+# ---------------------------------------------------------------- in this process
+
+
+def test_attaching_makes_no_store(folder: Path) -> None:
+    attach(load_policy())
+    assert list(folder.glob("*.db")) == []
+
+
+def test_a_policy_may_be_attached_before_the_tracking_uri_is_set(uri: str) -> None:
+    policy = load_policy()
+    attach(policy)
+    mlflow.set_tracking_uri(uri)
+    with mlflow.start_run() as run:
+        log(LOSSES)
+    assert short(assert_same(mlflow.MlflowClient(), policy, run.info.run_id, rows_of(LOSSES))) == CHANGES
+
+
+def test_a_policy_attached_after_the_first_points_sees_the_later_ones(client: Any) -> None:
+    with mlflow.start_run() as run:
+        log([9.0, 9.0, 9.0])
+        attach(load_policy())
+        log(LOSSES, first=3)
+    changes = [(rule, step + 3, before, after) for rule, step, before, after in CHANGES]
+    assert short(recorded(client, run.info.run_id)) == changes
+
+
+def test_a_client_of_another_store_that_was_made_before_is_watched_too(
+    client: Any, folder: Path, template: Path
+) -> None:
+    (folder / "other.db").write_bytes(template.read_bytes())
+    other = mlflow.MlflowClient(tracking_uri=f"sqlite:///{folder / 'other.db'}")
+    run = other.create_run("0").info.run_id
+    attach(load_policy())
+    for step, loss in enumerate(LOSSES):
+        other.log_metric(run, "train/loss", loss, step=step)
+    other.set_terminated(run)
+    assert short(recorded(other, run)) == CHANGES
+
+
+def test_attaching_the_same_policy_twice_is_once(client: Any) -> None:
+    policy = load_policy()
+    assert attach(policy) is attach(load_policy())
+    with mlflow.start_run() as run:
+        log(LOSSES)
+    assert short(assert_same(client, policy, run.info.run_id, rows_of(LOSSES))) == CHANGES
+    assert len(recorded(client, run.info.run_id, "vitals/alerts.jsonl")) == 2
+
+
+def test_a_policy_with_an_error_is_refused(client: Any) -> None:
+    with pytest.raises(PolicyError, match="los"):
+        attach(load_policy('vitals 1\nmetric loss = "loss"\nwhen mean(loss, 5 -> red\n'))
+    mlflow.MlflowClient().search_experiments()
+    assert originals(client._tracking_client.store)
+
+
+def test_detaching_gives_mlflow_its_methods_back(client: Any) -> None:
+    registry = sys.modules["mlflow.tracking._tracking_service.registry"].TrackingStoreRegistry
+    before = registry.get_store
+    attachment = attach(load_policy())
+    with mlflow.start_run() as run:
+        log(LOSSES[:5])
+        store = client._tracking_client.store
+        assert not originals(store)
+        attachment.detach()
+        assert originals(store) and not is_instrumented(store)
+        assert registry.get_store is before
+        log(LOSSES[5:], first=5)
+    assert short(recorded(client, run.info.run_id)) == CHANGES[:1]
+
+
+def test_detaching_one_policy_leaves_the_other(client: Any) -> None:
+    first = attach(load_policy("vitals 1\nmetric other\nwhen other > 1 -> red\n"))
+    policy = load_policy()
+    attach(policy)
+    with mlflow.start_run() as run:
+        first.detach()
+        log(LOSSES)
+    assert short(assert_same(client, policy, run.info.run_id, rows_of(LOSSES))) == CHANGES
+
+
+def test_detaching_leaves_what_others_wrapped(client: Any) -> None:
+    store = client._tracking_client.store
+    theirs, calls = store.log_metric, []
+    store.log_metric = lambda *a, **k: (calls.append("below"), theirs(*a, **k))[1]
+    below = store.log_metric
+    attachment = attach(load_policy())
+    assert client._tracking_client.store.log_metric is not below
+    attachment.detach()
+    assert store.log_metric is below
+    attachment = attach(load_policy())
+    tapped = client._tracking_client.store.log_metric
+    store.log_metric = lambda *a, **k: (calls.append("above"), tapped(*a, **k))[1]
+    attachment.detach()
+    with mlflow.start_run():
+        mlflow.log_metric("train/loss", 1.0, step=0)
+    assert calls == ["above", "below"]
+    del store.log_metric
+
+
+def test_a_run_that_is_resumed_in_this_process_goes_on_where_its_rules_were(client: Any) -> None:
+    policy = load_policy()
+    attach(policy)
+    with mlflow.start_run() as run:
+        log(LOSSES[:5])
+    assert short(recorded(client, run.info.run_id)) == CHANGES[:1]
+    with mlflow.start_run(run_id=run.info.run_id):
+        log(LOSSES[5:], first=5)
+    assert short(assert_same(client, policy, run.info.run_id, rows_of(LOSSES))) == CHANGES
+
+
+def test_a_failure_of_ours_is_said_once_and_never_raised(
+    client: Any, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    attachment = attach(load_policy())
+
+    def breaks(*_: object) -> None:
+        raise LookupError("a mistake of ours")
+
+    monkeypatch.setattr(attachment, "_port", breaks)
+    with caplog.at_level(logging.WARNING, "vitalsdsl"), mlflow.start_run() as run:
+        log(LOSSES)
+    assert sum(r.levelno >= logging.ERROR for r in caplog.records if r.name == "vitalsdsl") == 1
+    assert len(client.get_metric_history(run.info.run_id, "train/loss")) == len(LOSSES)
+
+
+# ---------------------------------------------------------------- in a process of its own
+
+
+def test_a_script_without_a_line_of_ours_is_watched_by_a_variable(client: Any, uri: str, folder: Path) -> None:
+    file = policy_file(folder)
+    done = run_script(folder, SCRIPT, uri, "new", 0, *LOSSES, policy=file)
+    assert done.returncode == 0, done.stderr
+    run = done.stdout.split()[0]
+    policy = load_policy()
+    assert short(assert_same(client, policy, run, rows_of(LOSSES))) == CHANGES
+    assert vitals_tags(client, run)["vitals.digest"] == policy.digest
+    assert "Traceback" not in done.stderr and "vitals" not in done.stderr
+
+
+def test_a_script_runs_on_with_a_policy_that_has_errors_and_says_so_in_one_line(
+    client: Any, uri: str, folder: Path
+) -> None:
+    file = policy_file(
+        folder, POLICY.replace("loss > 3 for 2", "los > 3 for 2").replace('eval/accuracy" opt', 'a" optt')
+    )
+    done = run_script(folder, SCRIPT, uri, "new", 0, *LOSSES, policy=file)
+    assert done.returncode == 0
+    said = [line for line in done.stderr.splitlines() if "vitals" in line]
+    assert len(said) == 1 and said[0].startswith("vitals: no policy is attached: ") and "watched.vitals:5:" in said[0]
+    run = done.stdout.split()[0]
+    assert len(client.get_metric_history(run, "train/loss")) == len(LOSSES)
+    assert vitals_tags(client, run) == {}
+
+
+def test_a_script_runs_on_where_the_policy_is_not_there(uri: str, folder: Path) -> None:
+    done = run_script(folder, SCRIPT, uri, "new", 0, 1.0, policy=folder / "nowhere.vitals")
+    assert done.returncode == 0
+    said = [line for line in done.stderr.splitlines() if "vitals" in line]
+    assert len(said) == 1 and "nowhere.vitals" in said[0]
+
+
+def test_a_run_that_ends_by_an_exception_is_seen_to_its_end(client: Any, uri: str, folder: Path) -> None:
+    losses = [*LOSSES[:6], 666.0]
+    done = run_script(folder, SCRIPT, uri, "new", 0, *LOSSES[:6], "666", policy=policy_file(folder))
+    assert done.returncode == 1 and "out of memory" in done.stderr
+    run = done.stdout.split()[0]
+    assert client.get_run(run).info.status == "FAILED"
+    assert short(assert_same(client, load_policy(), run, rows_of(losses))) == CHANGES[:2]
+    assert vitals_tags(client, run)["vitals.level"] == "red"
+
+
+def test_a_process_that_resumes_a_run_keeps_what_the_one_before_recorded(client: Any, uri: str, folder: Path) -> None:
+    file = policy_file(folder)
+    done = run_script(folder, SCRIPT, uri, "new", 0, *LOSSES[:5], home="first", policy=file)
+    run = done.stdout.split()[0]
+    before = recorded(client, run)
+    alerts = recorded(client, run, "vitals/alerts.jsonl")
+    assert short(before) == CHANGES[:1] and len(alerts) == 1
+    done = run_script(folder, SCRIPT, uri, run, 5, *LOSSES[5:], home="second", policy=file)
+    assert done.returncode == 0, done.stderr
+    after = recorded(client, run)
+    assert after[:1] == before and len(after) > 1
+    assert len({t["id"] for t in after}) == len(after)
+    assert recorded(client, run, "vitals/alerts.jsonl")[:1] == alerts
+    assert vitals_tags(client, run)["vitals.level"] == "green"
+    assert not any(name.startswith("vitals.rule.") for name in vitals_tags(client, run))
+
+
+FORKING = """\
+import os, sys, time
+import mlflow
+import vitalsdsl_mlflow
+attachment = vitalsdsl_mlflow.attach(sys.argv[1])
+losses = [float(loss) for loss in sys.argv[2:]]
+with mlflow.start_run() as run:
+    for step, loss in enumerate(losses):
+        if step == 5:
+            child = os.fork()
+            if child == 0:
+                for point in range(3):
+                    mlflow.log_metric("train/loss", 100.0, step=100 + point)
+                os._exit(3 if attachment.monitor(run.info.run_id) is None else 4)
+            print("child", os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+        mlflow.log_metric("train/loss", loss, step=step)
+        time.sleep(0.003)
+print("run", run.info.run_id)
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
+def test_a_forked_child_watches_nothing_and_the_parent_goes_on(client: Any, uri: str, folder: Path) -> None:
+    done = run_script(folder, FORKING, uri, policy_file(folder), *LOSSES)
+    assert done.returncode == 0, done.stderr
+    said = done.stdout.split()
+    assert said[said.index("child") + 1] == "3"
+    run = said[said.index("run") + 1]
+    assert short(recorded(client, run)) == CHANGES
+    assert [m.step for m in client.get_metric_history(run, "train/loss") if m.step >= 100] == [100, 101, 102]

@@ -1,0 +1,39 @@
+"""The demo as a new user meets it: one command, a real training run, and everything it promises in what it says."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+MISSING = [name for name in ("torch", "mlflow") if importlib.util.find_spec(name) is None]
+
+
+def test_the_demo_goes_wrong_is_caught_and_replays_the_same(tmp_path: Path) -> None:
+    if MISSING:
+        message = f"{', '.join(MISSING)} not installed"
+        if os.environ.get("CI"):
+            pytest.fail(message)
+        pytest.skip(message)
+    environment = {k: v for k, v in os.environ.items() if not k.startswith(("VITALS_", "MLFLOW_"))}
+    done = subprocess.run(
+        [sys.executable, "-m", "vitalsdsl", "demo", "--folder", str(tmp_path / "demo")],
+        cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=400, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr
+    said = done.stdout
+    for level in ("yellow", "orange", "red"):
+        assert re.search(rf"^  step +\d+ +\w+ -> {level} ", said, re.MULTILINE), said
+    for tag in ("level", "policy", "digest", "alert"):
+        assert re.search(rf"^  tag vitals\.{tag} = \S", said, re.MULTILINE), said
+    for artifact in ("policy", "transitions.jsonl", "alerts.jsonl"):
+        assert f"  artifact vitals/{artifact}\n" in said
+    found = re.search(r"the same (\d+) transitions", said)
+    assert found is not None, said
+    assert int(found[1]) == len(re.findall(r"^  step +\d+ ", said, re.MULTILINE)) >= 3
+    assert (tmp_path / "demo" / "mlflow.db").is_file()
