@@ -61,6 +61,9 @@ class Attachment:
         )
         dispatcher.record_policy(self.policy.text, self.policy.digest)
         monitor = Monitor(self.policy, run, acts=dispatcher)
+        # Hooks at exit run last in, first out: ours, which closes the open step, before the dispatcher's own.
+        atexit.unregister(self.end_all)
+        atexit.register(self.end_all)
         return monitor
 
     def end(self, run: str, timeout: float = 10.0) -> None:

@@ -108,7 +108,11 @@ class Monitor:
         With `commit=False` the step stays open for more. What is no number is left out; `time` is wall time in seconds,
         now by default.
         """
-        numbers = {name: x for name, value in values.items() if (x := number(value)) is not None}
+        numbers = {}
+        for name, value in values.items():
+            x = value if value.__class__ is float else number(value)
+            if x is not None:
+                numbers[name] = x
         if step is not None and (isinstance(step, bool) or int(step) != step):
             raise UsageError(f"a step is a whole number, not {step!r}")
         with self._lock:

@@ -5,9 +5,11 @@ from __future__ import annotations
 import functools
 import hashlib
 import json
+import os
 import posixpath
 import re
 import tempfile
+import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -29,17 +31,62 @@ _LONGEST_NAME = 200
 Method = TypeVar("Method", bound=Callable[..., Any])
 
 
+class _Gate:
+    """Counts the calls of ours that are under way, and lets a fork wait for them, for a moment.
+
+    A child that is forked in the middle of one would inherit the locks of MLflow, of its database and of the import
+    system as our thread holds them, and hang at its own first call.
+    """
+
+    patience = 0.5
+
+    def __init__(self) -> None:
+        self.reset()
+
+    def reset(self) -> None:
+        self._changed = threading.Condition()
+        self._under_way = 0
+        self._forking = 0
+
+    def enter(self) -> None:
+        with self._changed:
+            self._changed.wait_for(lambda: not self._forking, 2 * self.patience)
+            self._under_way += 1
+
+    def leave(self) -> None:
+        with self._changed:
+            self._under_way = max(0, self._under_way - 1)
+            self._changed.notify_all()
+
+    def before_fork(self) -> None:
+        with self._changed:
+            self._forking += 1
+            self._changed.wait_for(lambda: not self._under_way, self.patience)
+
+    def after_fork(self) -> None:
+        with self._changed:
+            self._forking = max(0, self._forking - 1)
+            self._changed.notify_all()
+
+
+_gate = _Gate()
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(before=_gate.before_fork, after_in_parent=_gate.after_fork, after_in_child=_gate.reset)
+
+
 def _quietly(method: Method) -> Method:
     """Calls of ours to the store are not points of the run."""
 
     @functools.wraps(method)
     def call(*args: Any, **kwargs: Any) -> Any:
         before = getattr(ours, "busy", False)
+        _gate.enter()
         ours.busy = True
         try:
             return method(*args, **kwargs)
         finally:
             ours.busy = before
+            _gate.leave()
 
     return call  # type: ignore[return-value]
 

@@ -78,7 +78,7 @@ def _rebind() -> None:
     """`wandb.init` puts bound methods on the module: bind them anew for a run that is already there."""
     wandb = wandb_module()
     run = wandb.run
-    if isinstance(run, run_class()) and getattr(wandb.log, "__self__", None) is run:
+    if run is not None and isinstance(run, run_class()) and getattr(wandb.log, "__self__", None) is run:
         wandb.log = run.log
 
 

@@ -138,7 +138,7 @@ def test_detaching_gives_mlflow_its_methods_back(client: Any) -> None:
 
 
 def test_detaching_one_policy_leaves_the_other(client: Any) -> None:
-    first = attach(load_policy("vitals 1\nmetric other\nwhen other > 1 -> red\n"))
+    first = attach(load_policy('vitals 1\nmetric other = "other"\nwhen other > 1 -> red\n'))
     policy = load_policy()
     attach(policy)
     with mlflow.start_run() as run:
@@ -222,7 +222,7 @@ def test_a_script_runs_on_with_a_policy_that_has_errors_and_says_so_in_one_line(
 
 
 def test_a_script_runs_on_where_the_policy_is_not_there(uri: str, folder: Path) -> None:
-    done = run_script(folder, SCRIPT, uri, "new", 0, 1.0, policy=folder / "nowhere.vitals")
+    done = run_script(folder, "import vitalsdsl_mlflow.plugin", uri, policy=folder / "nowhere.vitals")
     assert done.returncode == 0
     said = [line for line in done.stderr.splitlines() if "vitals" in line]
     assert len(said) == 1 and "nowhere.vitals" in said[0]
@@ -267,7 +267,7 @@ with mlflow.start_run() as run:
             child = os.fork()
             if child == 0:
                 for point in range(3):
-                    mlflow.log_metric("train/loss", 100.0, step=100 + point)
+                    mlflow.MlflowClient().log_metric(run.info.run_id, "train/loss", 100.0, step=100 + point)
                 os._exit(3 if attachment.monitor(run.info.run_id) is None else 4)
             print("child", os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
         mlflow.log_metric("train/loss", loss, step=step)

@@ -1,0 +1,47 @@
+"""Real offline runs of W&B, in a folder of their own."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from vitalsdsl_wandb.tap import wandb_module
+
+from vitalsdsl.session import Monitor
+
+attach_module = importlib.import_module("vitalsdsl_wandb.attach")
+
+Seen = dict[str, list[tuple[int, dict[str, float]]]]
+
+
+@pytest.fixture
+def offline(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """The folder that W&B and the journals write to; whatever is running or attached is ended after the test."""
+    for name, value in {"MODE": "offline", "SILENT": "true", "DIR": str(tmp_path)}.items():
+        monkeypatch.setenv(f"WANDB_{name}", value)
+    monkeypatch.setenv("VITALS_HOME", str(tmp_path / "vitals"))
+    monkeypatch.chdir(tmp_path)
+    yield tmp_path
+    wandb = wandb_module()
+    if wandb.run is not None:
+        wandb.finish()
+    for attachment in tuple(attach_module._attached):
+        attachment.detach()
+    wandb.teardown()  # it reads its environment once
+
+
+@pytest.fixture
+def seen(monkeypatch: pytest.MonkeyPatch) -> Seen:
+    """What monitors are given: by run, step and values."""
+    rows: Seen = {}
+    original = Monitor.log
+
+    def log(self: Monitor, values: Any, step: Any = None, **options: Any) -> Any:
+        rows.setdefault(self.run, []).append((step, dict(values)))
+        return original(self, values, step, **options)
+
+    monkeypatch.setattr(Monitor, "log", log)
+    return rows
