@@ -35,11 +35,13 @@ $(VENV)/bin/python:
 $(VENV)/demo-installed: pyproject.toml constraints.txt | $(VENV)/bin/python
 	$(PIP) torch mlflow
 	$(PIP) --editable '.[demo]'
+	$(BIN)/python -m compileall -q vitalsdsl integrations rules
 	touch $@
 
 $(VENV)/dev-installed: pyproject.toml constraints.txt | $(VENV)/bin/python
 	$(PIP) torch mlflow wandb
 	$(PIP) --editable '.[all,dev]'
+	$(BIN)/python -m compileall -q vitalsdsl integrations rules
 	touch $@ $(VENV)/demo-installed
 
 clean:

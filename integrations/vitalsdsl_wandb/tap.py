@@ -77,9 +77,9 @@ def remove(sink: Sink) -> None:
 def _rebind() -> None:
     """`wandb.init` puts bound methods on the module: bind them anew for a run that is already there."""
     wandb = wandb_module()
-    run: Any = wandb.run
-    if run is not None and isinstance(run, run_class()) and getattr(wandb.log, "__self__", None) is run:
-        wandb.log = run.log
+    bound: Any = wandb.run
+    if isinstance(bound, run_class()) and getattr(wandb.log, "__self__", None) is bound:
+        wandb.log = bound.log
 
 
 def _wrap_log(original: Callable[..., Any]) -> Callable[..., Any]:
