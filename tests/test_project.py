@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import subprocess
 import sys
@@ -9,6 +10,8 @@ import textwrap
 from pathlib import Path
 
 import pytest
+
+from vitalsdsl.schema import json_schema
 
 ROOT = Path(__file__).parent.parent
 
@@ -74,6 +77,14 @@ def test_check_starts_without_rich_and_numpy(tmp_path: Path) -> None:
         print([m for m in ("numpy", "rich", "mlflow", "wandb", "torch") if m in sys.modules])
     """
     assert run("-c", textwrap.dedent(code)).stdout.splitlines()[-1] == "[]"
+
+
+def test_the_published_schema_is_that_of_the_reader(update: bool) -> None:
+    text = json.dumps(json_schema(), indent=2) + "\n"
+    published = ROOT / "docs" / "vitals.schema.json"
+    if update:
+        published.write_text(text, "utf-8")
+    assert published.read_text("utf-8") == text
 
 
 def test_shipped_packs_pass_their_own_tests() -> None:

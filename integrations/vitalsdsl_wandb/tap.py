@@ -79,7 +79,7 @@ def _rebind() -> None:
     wandb = wandb_module()
     bound: Any = wandb.run
     if isinstance(bound, run_class()) and getattr(wandb.log, "__self__", None) is bound:
-        wandb.log = bound.log
+        wandb.log = bound.log  # type: ignore[union-attr]  # it is a run: the line above says so
 
 
 def _wrap_log(original: Callable[..., Any]) -> Callable[..., Any]:

@@ -1,0 +1,143 @@
+"""Mistakes in a sentence, and what is said of them. The golden file is rewritten by `pytest --update` and read in review."""
+
+from __future__ import annotations
+
+import random
+import re
+import time
+from pathlib import Path
+
+import pytest
+
+from vitalsdsl.parser import parse
+from vitalsdsl.source import Source
+
+GOLDEN = Path(__file__).parent / "golden" / "syntax.txt"
+MISTAKES = """\
+when loss > 3 for 20 -> red
+when loss > 3 for 20 seconds -> red
+when loss > 3 for 100ms -> red
+when loss = 3 -> red
+when loss => 3 -> red
+when loss > 3 && x > 2 -> red
+when loss > 3 || x > 2 -> red
+when !loss > 3 -> red
+when loss ≥ 3 -> red
+when loss > 3 => red
+when loss > 3
+when loss > 3 -> amber
+when loss > 3 -> alert
+when loss > 3 ->
+when grad norm > 3 -> red
+when 'grad norm' > 3 -> red
+when “loss” > 3 -> red
+when "loss > 3 -> red
+when (loss > 3 -> red
+when loss > 3) -> red
+when (a + b)/2 > 3 -> red
+when loss > .5 -> red
+when loss > 1,000 -> red
+when loss > 3x -> red
+wen loss > 3 -> red
+metirc loss = "x"
+if loss > 3 -> red
+When loss > 3 -> red
+when loss > 3 AND x > 2 -> red
+let gap = 
+let gap loss - 2
+event e loss > 3
+rule a when loss > 3 -> red
+rule a { }
+rule a { when loss > 3 -> red
+rule a { when loss > 3 -> red cooldwn 5 steps }
+when loss > -> red
+when > 3 -> red
+when for > 3 -> red
+when each > 3 -> red
+when missing loss -> red
+when a then b -> red
+when mean (loss, 5 steps) > 3 -> red
+when Mean(loss, 5 steps) > 3 -> red
+when loss > 3; -> red
+when loss[10] > 3 -> red
+when loss > 3 -> red; when x > 2 -> red
+// comment
+when loss > 3 for 5 steps red
+when baseline 500 > 3 -> red
+when loss > 5 % -> red
+when a > 3 -> red after 5 -> orange
+cooldown 500 steps
+rules:
+  a: b
+def f(x): return 1
+when loss > 3 for 3 of 5 -> red
+when usual(loss, 500) * 2 < loss for 10 iters -> red
+param k 3
+when loss is NaN -> red
+metric loss "x"
+""".splitlines()
+FOREIGN = re.compile(
+    r"UnexpectedToken|LPAR|RPAR|COMPARE|ValidationError|Traceback|Token\(|__ANON|pydantic|lark", re.IGNORECASE
+)
+
+
+def rendered(text: str) -> str:
+    found = parse(Source("p.vitals", text)).diagnostics
+    return "\n".join(d.render() for d in found) or "no finding"
+
+
+def test_each_mistake_is_said_as_it_was_reviewed(update: bool) -> None:
+    text = "\n\n".join(f">>> {mistake}\n{rendered(mistake)}" for mistake in MISTAKES) + "\n"
+    if update:
+        GOLDEN.write_text(text, "utf-8")
+    assert text == GOLDEN.read_text("utf-8")
+
+
+@pytest.mark.parametrize("mistake", MISTAKES)
+def test_a_mistake_is_never_said_in_the_parser_s_words(mistake: str) -> None:
+    assert not FOREIGN.search(rendered(mistake))
+
+
+def test_several_mistakes_in_one_file_are_all_found_and_the_rest_is_kept() -> None:
+    text = """
+rule a {
+  when loss => 3 -> red
+  when loss > 3 -> orange
+  cooldown 20
+}
+let x =
+when loss > > 2 -> red
+event e = loss > 3
+rule b { when e for 20 -> red }
+"""
+    parsed = parse(Source("p.vitals", text))
+    assert [(d.code, d.span.position[0]) for d in parsed.diagnostics] == [
+        ("V005", 3), ("V001", 5), ("V035", 7), ("V035", 8), ("V001", 10),
+    ]  # fmt: skip
+    assert [s.name for s in parsed.policy.statements if hasattr(s, "name")] == ["e"]
+
+
+def test_any_damage_to_a_policy_is_found_or_harmless_and_never_raises() -> None:
+    text = Path(__file__).parent.parent.joinpath("rules", "vitalsdsl_rules", "core.vitals").read_text("utf-8")
+    dice = random.Random(11)
+    letters = "(){}<>=->\"#*/.,:;%&|!' \n\tabz019\u00e9\u4e16"
+    for _ in range(400):
+        at = dice.randrange(len(text))
+        kind = dice.randrange(3)
+        middle = dice.choice(letters) if kind else ""
+        damaged = text[:at] + middle + text[at + (kind != 1) :]
+        assert not FOREIGN.search(rendered(damaged))
+
+
+@pytest.mark.parametrize(
+    "hostile",
+    ["(" * 10_000_000, "when " + "not " * 100_000 + "x -> red", "when " + "a + " * 50_000 + "x > 2 -> red",
+     "rule a {" * 1_000, '"' * 100_000, "when x > 2 -> red\n" * 120_000, "a\0b", "when " + "(" * 5_000 + "x"],
+    ids=["parentheses", "not", "sum", "braces", "quotes", "rules", "NUL", "deep"],
+)  # fmt: skip
+def test_hostile_input_is_refused_in_bounded_time(hostile: str) -> None:
+    began = time.process_time()
+    found = parse(Source("p.vitals", hostile)).diagnostics
+    assert found
+    assert time.process_time() - began < 30
+    assert all(len(d.render()) < 2_000 for d in found)
