@@ -43,7 +43,7 @@ metirc loss = "x"
 if loss > 3 -> red
 When loss > 3 -> red
 when loss > 3 AND x > 2 -> red
-let gap = 
+let gap =
 let gap loss - 2
 event e loss > 3
 rule a when loss > 3 -> red

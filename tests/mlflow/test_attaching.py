@@ -6,6 +6,7 @@ import logging
 import os
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from typing import Any
 import mlflow
 import pytest
 from vitalsdsl_mlflow import attach
+from vitalsdsl_mlflow.port import _Gate
 from vitalsdsl_mlflow.tap import METHODS, is_instrumented
 
 from tests.mlflow.runs import (
@@ -228,31 +230,48 @@ def test_a_script_runs_on_where_the_policy_is_not_there(uri: str, folder: Path) 
     assert len(said) == 1 and "nowhere.vitals" in said[0]
 
 
-def test_a_run_that_ends_by_an_exception_is_seen_to_its_end(client: Any, uri: str, folder: Path) -> None:
-    losses = [*LOSSES[:6], 666.0]
-    done = run_script(folder, SCRIPT, uri, "new", 0, *LOSSES[:6], "666", policy=policy_file(folder))
+def test_a_run_that_failed_is_seen_to_its_end_and_the_process_that_resumes_it_keeps_what_is_there(
+    client: Any, uri: str, folder: Path
+) -> None:
+    file = policy_file(folder)
+    done = run_script(folder, SCRIPT, uri, "new", 0, *LOSSES[:6], "666", home="first", policy=file)
     assert done.returncode == 1 and "out of memory" in done.stderr
     run = done.stdout.split()[0]
     assert client.get_run(run).info.status == "FAILED"
-    assert short(assert_same(client, load_policy(), run, rows_of(losses))) == CHANGES[:2]
-    assert vitals_tags(client, run)["vitals.level"] == "red"
-
-
-def test_a_process_that_resumes_a_run_keeps_what_the_one_before_recorded(client: Any, uri: str, folder: Path) -> None:
-    file = policy_file(folder)
-    done = run_script(folder, SCRIPT, uri, "new", 0, *LOSSES[:5], home="first", policy=file)
-    run = done.stdout.split()[0]
-    before = recorded(client, run)
+    before = assert_same(client, load_policy(), run, rows_of([*LOSSES[:6], 666.0]))
     alerts = recorded(client, run, "vitals/alerts.jsonl")
-    assert short(before) == CHANGES[:1] and len(alerts) == 1
-    done = run_script(folder, SCRIPT, uri, run, 5, *LOSSES[5:], home="second", policy=file)
+    assert short(before) == CHANGES[:2] and len(alerts) == 2
+    assert vitals_tags(client, run)["vitals.rule.loss_high"] == "red@6"
+
+    done = run_script(folder, SCRIPT, uri, run, 7, 5.0, 5.0, 1.0, 1.0, home="second", policy=file)
     assert done.returncode == 0, done.stderr
     after = recorded(client, run)
-    assert after[:1] == before and len(after) > 1
-    assert len({t["id"] for t in after}) == len(after)
-    assert recorded(client, run, "vitals/alerts.jsonl")[:1] == alerts
+    assert after[:2] == before and short(after[2:]) == [
+        ("loss_high", 8, "green", "orange"), ("loss_high", 10, "orange", "green"),
+    ]  # fmt: skip
+    assert recorded(client, run, "vitals/alerts.jsonl")[:2] == alerts
     assert vitals_tags(client, run)["vitals.level"] == "green"
     assert not any(name.startswith("vitals.rule.") for name in vitals_tags(client, run))
+
+
+def test_a_fork_waits_a_moment_for_a_call_of_ours_that_is_under_way() -> None:
+    gate = _Gate()
+    gate.enter()
+    leaving = threading.Timer(0.1, gate.leave)
+    began = time.monotonic()
+    leaving.start()
+    gate.before_fork()
+    assert 0.05 < time.monotonic() - began < gate.patience
+    entering = threading.Thread(target=gate.enter)
+    entering.start()
+    entering.join(0.05)
+    assert entering.is_alive()
+    gate.after_fork()
+    entering.join(2)
+    assert not entering.is_alive()
+    began = time.monotonic()
+    gate.before_fork()
+    assert gate.patience - 0.05 < time.monotonic() - began < gate.patience + 1
 
 
 FORKING = """\

@@ -163,7 +163,7 @@ def test_hostile_metric_names_are_watched_like_others(client: Any) -> None:
     live = recorded(client, run)
     assert [t["step"] for t in live] == [1, 2, 3]
     assert live == again(policy, run)
-    assert sum(name.startswith("vitals.rule.") for name in vitals_tags(client, run)) == 3
+    assert [name for name in vitals_tags(client, run) if name.startswith("vitals.rule.")] == ["vitals.rule.exploding"]
 
 
 @pytest.mark.parametrize("name", ["a b.vitals", "ünï.vitals", "%41.vitals", "a'b.vitals"])
