@@ -75,7 +75,7 @@ def _timeline(folder: Path, run_id: str, say: Say) -> None:
     say("What the policy saw, and what was done:")
     done = {record["id"]: record for record in _journal(folder / ".vitals" / run_id / "journal.jsonl")}
     path = _client().download_artifacts(run_id, "vitals/transitions.jsonl")
-    for line in Path(path).read_text("utf-8").splitlines():
+    for line in Path(path).read_text("utf-8").strip().split("\n"):
         t = json.loads(line)
         say(f"  step {t['step']:>4}  {t['from']:>6} -> {t['to']:<6}  {t['rule']}: {t['message']}")
         record = done.get(t["id"], {})
@@ -85,7 +85,7 @@ def _timeline(folder: Path, run_id: str, say: Say) -> None:
 
 
 def _journal(path: Path) -> Iterator[dict[str, Any]]:
-    for line in path.read_text("utf-8").splitlines():
+    for line in path.read_text("utf-8").strip().split("\n"):
         record = json.loads(line)
         if record.get("type") in ("intent", "noted"):
             yield record
@@ -104,7 +104,7 @@ def _on_the_run(run_id: str, say: Say) -> None:
 def _replay(policy: LoadedPolicy, run_id: str, folder: Path, say: Say) -> None:
     (recording,) = read(f"mlflow:{run_id}")
     again = replay(policy, recording.events, run=run_id, total_steps=recording.info.total_steps)
-    live = Path(_client().download_artifacts(run_id, "vitals/transitions.jsonl")).read_text("utf-8").splitlines()
+    live = Path(_client().download_artifacts(run_id, "vitals/transitions.jsonl")).read_text("utf-8").strip().split("\n")
     same = [json.loads(line)["id"] for line in live] == [t.id for t in again]
     if not same:
         raise VitalsError(f"the replay of {len(live)} transitions gave {len(again)} others: please report this")
