@@ -158,6 +158,12 @@ def test_a_member_that_is_first_logged_late_is_judged_from_then_on() -> None:
     assert outcome(out + stream.finish()) == [(4, "b", "act/layer_1", "green", "orange", 3)]
 
 
+def test_all_members_that_come_in_one_step_join() -> None:
+    stream = Stream(policy_of("rule b each m in act/layer_* { when m > 5 -> orange }"))
+    out = stream.push({"act/layer_0": 9.0, "act/layer_1": 9.0, "act/layer_2": 1.0}, 0) + stream.finish()
+    assert [t.member for t in out] == ["act/layer_0", "act/layer_1"]
+
+
 def cost_of_a_step(window: int) -> float:
     rules = [
         f"when m{i % 10} > {50 + i} * {f}(m{i % 10}, {window} steps) for 20 steps -> yellow"

@@ -68,7 +68,8 @@ class Plan:
 
     def see_names(self, names: Sequence[str]) -> None:
         """Names are logged for the first time: let them join the families that they belong to."""
-        if any(self.metrics.see(name) for name in names):
+        joined = [self.metrics.see(name) for name in names]  # each name must be seen, whatever the first one says
+        if True in joined:
             self._arrange()
 
     def _arrange(self) -> None:
