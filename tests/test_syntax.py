@@ -141,3 +141,11 @@ def test_hostile_input_is_refused_in_bounded_time(hostile: str) -> None:
     assert found
     assert time.process_time() - began < 30
     assert all(len(d.render()) < 2_000 for d in found)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["limit tag 1e999 per 1 h", "when 1e999 of (a > 1, b > 1) -> red", "when a > 1 for 1e999 of 5 samples -> red"],
+)
+def test_a_count_beyond_all_numbers_is_a_finding(text: str) -> None:
+    assert {"V009", "V011"} & {d.code for d in parse(Source("p.vitals", text)).diagnostics}

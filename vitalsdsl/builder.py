@@ -51,7 +51,6 @@ class Builder(Transformer_NonRecursive[Token, Any]):
 
     def __init__(self, locator: Locator, parse_field: ParseExpression) -> None:
         super().__init__(visit_tokens=False)
-        super().__init__(visit_tokens=False)
         self.locator = locator
         self.parse_field = parse_field
         self.diagnostics: list[Diagnostic] = []
@@ -190,7 +189,7 @@ class Builder(Transformer_NonRecursive[Token, Any]):
     def at_least(self, children: Children) -> ex.AtLeast:
         conditions = tuple(c for c in children[3:] if isinstance(c, ex.Expression))
         count = self._number(children[0])
-        if count.value != int(count.value) or not 1 <= count.value <= len(conditions):
+        if not count.value.is_integer() or not 1 <= count.value <= len(conditions):
             have = len(conditions)
             self._error("V011", f"`{count.text} of` {have} conditions", count.span, f"a whole number from 1 to {have}")
         return ex.AtLeast.build(self._span(children), count=int(min(count.value, 1e9)), conditions=conditions)
@@ -224,7 +223,7 @@ class Builder(Transformer_NonRecursive[Token, Any]):
     def k_of_n(self, children: Children) -> ex.For:
         k, n = self._number(children[0]), self._number(children[2])
         span = self._span(children)
-        if k.value != int(k.value) or n.value != int(n.value) or not 1 <= k.value <= n.value <= 100_000:
+        if not k.value.is_integer() or not n.value.is_integer() or not 1 <= k.value <= n.value <= 100_000:
             self._error("V011", f"`{span.text}` can never hold", span, "k of n: 1 ≤ k ≤ n, whole numbers")
         return ex.For.build(span, k=int(min(k.value, 1e9)), n=int(min(n.value, 1e9)))
 
@@ -473,7 +472,7 @@ class Builder(Transformer_NonRecursive[Token, Any]):
 
     def limit(self, children: Children) -> rules.Limit:
         count = self._number(children[2])
-        if count.value != int(count.value):
+        if not count.value.is_integer():
             self._error("V011", f"a limit of {count.text}", count.span, "a whole number")
         return rules.Limit.build(
             self._span(children), action=str(children[1]), count=int(min(count.value, 1e9)), per=children[4]
