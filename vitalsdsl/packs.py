@@ -5,29 +5,39 @@ from __future__ import annotations
 import importlib.resources
 from importlib.metadata import entry_points
 
+from vitalsdsl.errors import SourceError
 from vitalsdsl.source import Source
 
 GROUP = "vitalsdsl.packs"
+SHIPPED = "vitalsdsl"
+"""The entry point of our own packs: nobody else's of the same name takes their place."""
 
 
 def packs() -> dict[str, str]:
-    """The names of all installed packs, with the import package that holds each."""
+    """The names of all installed packs, with the import package that holds each.
+
+    >>> packs()["core"]
+    'vitalsdsl_rules'
+    """
     found: dict[str, str] = {}
-    for point in sorted(entry_points(group=GROUP), key=lambda p: p.name):
+    for point in sorted(entry_points(group=GROUP), key=lambda p: (p.name != SHIPPED, p.name)):
         try:
-            folder = importlib.resources.files(point.value)
-        except ModuleNotFoundError:
-            continue  # an entry point that outlived its package
-        for file in folder.iterdir():
-            if file.name.endswith(".vitals"):
-                found.setdefault(file.name.removesuffix(".vitals"), point.value)
+            names = [file.name for file in importlib.resources.files(point.value).iterdir()]
+        except Exception:  # somebody's package that is gone, or fails when imported, must not hide the others
+            continue
+        for name in names:
+            if name.endswith(".vitals"):
+                found.setdefault(name.removesuffix(".vitals"), point.value)
     return dict(sorted(found.items()))
 
 
 def pack(name: str) -> Source | None:
-    """The text of a pack, None where there is none of that name."""
+    """The text of a pack, None where there is none of that name. Raises SourceError where it is not UTF-8 text."""
     package = packs().get(name)
     if package is None:
         return None
-    text = importlib.resources.files(package).joinpath(f"{name}.vitals").read_text("utf-8")
+    try:
+        text = importlib.resources.files(package).joinpath(f"{name}.vitals").read_text("utf-8")
+    except UnicodeDecodeError:
+        raise SourceError(f"the pack `{name}` of {package} is not UTF-8 text") from None
     return Source(f"pack:{name}", text)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import datetime
+import difflib
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -16,7 +17,7 @@ from vitalsdsl.digest import digest
 from vitalsdsl.errors import PolicyError
 from vitalsdsl.lints.base import run_lints
 from vitalsdsl.merging import Merge
-from vitalsdsl.packs import pack
+from vitalsdsl.packs import pack, packs
 from vitalsdsl.parser import parse_expression
 from vitalsdsl.provisions import Provisions
 from vitalsdsl.reading import parse_any, read_file, refused
@@ -100,8 +101,11 @@ def read(
 
 def _source(name: str) -> Source | Diagnostic:
     if name.startswith("pack:"):
+        known = packs()
+        listed = ", ".join(f"`{n}`" for n in known) or "none"
+        hint = _near(name.removeprefix("pack:"), known) or f"installed packs: {listed}"
         return pack(name.removeprefix("pack:")) or refused(
-            name, "V070", f"no pack called `{name[5:]}` is installed", ""
+            name, "V070", f"no pack called `{name[5:]}` is installed", hint
         )
     return read_file(name)
 
@@ -111,13 +115,14 @@ def _with_settings(
 ) -> rules.Policy:
     values: list[rules.Setting] = []
     place = policy.source.span(0, 0)
+    for known in policy.of(rules.Profile):
+        _check_profile(merge, policy, known)
     if profile is not None:
-        found = next((p for p in policy.of(rules.Profile) if p.name == profile), None)
-        if found is None:
-            known = ", ".join(p.name for p in policy.of(rules.Profile)) or "none"
-            merge.error("V311", f"there is no profile `{profile}`", place, "", f"profiles: {known}")
-        else:
-            values += found.settings
+        names = [p.name for p in policy.of(rules.Profile)]
+        if profile not in names:
+            hint = _near(profile, names) or f"profiles: {', '.join(names) or 'none'}"
+            merge.error("V311", f"there is no profile `{profile}`", place, "", hint)
+        values += next((p.settings for p in policy.of(rules.Profile) if p.name == profile), ())
     for name, value in settings.items():
         text = str(value)
         given = Source(f"--set {name}", text)
@@ -127,3 +132,19 @@ def _with_settings(
         else:
             values.append(rules.Setting.build(given.span(0, len(text)), name=name, value=parsed))
     return replaced(policy, statements=tuple(merge.set_params(policy.statements, values, place)))
+
+
+def _check_profile(merge: Merge, policy: rules.Policy, profile: rules.Profile) -> None:
+    """What is wrong with a profile, also while nobody takes it: it will be needed on a bad day."""
+    seen: set[str] = set()
+    for setting in profile.settings:
+        if setting.name in seen:
+            merge.error("V014", f"`{setting.name}` is set twice in this profile", setting.span, "again", "keep one")
+        seen.add(setting.name)
+    own = [s for s in profile.settings if s.name not in merge.broken]
+    merge.set_params(policy.statements, own, profile.span)
+
+
+def _near(name: str, known: Iterable[str]) -> str:
+    near = difflib.get_close_matches(name, list(known), 1)
+    return f"did you mean `{near[0]}`?" if near else ""

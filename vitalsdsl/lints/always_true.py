@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator
 
 from vitalsdsl import expressions as ex
 from vitalsdsl.diagnostic import Diagnostic, Severity
 from vitalsdsl.formatter import expression_text
 from vitalsdsl.lints.base import Lint, Looked
+from vitalsdsl.lints.bounds import Bound, bounds
+from vitalsdsl.lints.looked import alternatives, conjuncts
 
-_NEVER_NEGATIVE = ("std", "var", "mad", "count", "onsets", "since", "interval", "abs", "noise", "sqrt", "resid_std")
-_SHARES = ("fraction",)
+_NEVER_NEGATIVE = frozenset("std var mad count onsets since interval abs noise sqrt exp resid_std cv".split())
+_RANGES = {"fraction": (0.0, 1.0), "corr": (-1.0, 1.0)}
+_COUNTERS = frozenset(("step", "elapsed", "epoch", "tokens", "progress"))
 
 
 class AlwaysTrue(Lint):
-    """Range knowledge: a share lies in 0 .. 1, counts and scatters are never negative, bounds must leave room.
+    """Range knowledge: a share lies in 0 .. 1, counts and scatters are never negative, two bounds must leave room.
 
     A rule that is always true fires at its first step and never clears; one that is always false is a rule that somebody
-    believes in.
+    believes in. Bounds from params count as they are set now.
     """
 
     code = "V204"
@@ -26,50 +30,88 @@ class AlwaysTrue(Lint):
     good = "when fraction(loss > 3, 100 steps) > 20% -> yellow"
 
     def look(self, at: Looked) -> Iterable[Diagnostic]:
-        for expression in at.expressions:
-            for node in expression.walk():
-                if isinstance(node, ex.Comparison):
-                    for left, symbol, right in zip(node.operands, node.operators, node.operands[1:]):
-                        yield from self._pair(left, symbol, right, node, at)
-                    yield from self._chain(node, at)
-                elif isinstance(node, ex.And):
-                    yield from self._contradiction(node, at)
+        for comparison in at.all(ex.Comparison):
+            yield from self._fixed(comparison)
+            for bound in bounds(comparison, at):
+                yield from self._by_range(bound)
+        yield from self._contradictions(at)
+        for either in at.all(ex.Or):
+            yield from self._covers(either, at)
 
-    def _pair(
-        self, left: ex.Expression, symbol: str, right: ex.Expression, node: ex.Comparison, at: Looked
-    ) -> Iterator[Diagnostic]:
-        a, b = at.value(left), at.value(right)
-        if a is not None and b is not None:
-            yield self.found("both sides are fixed numbers", node.span, "always the same")
-        if isinstance(left, ex.Call) and b is not None:
-            yield from self._bounded(left, symbol, b, node)
+    def _fixed(self, node: ex.Comparison) -> Iterator[Diagnostic]:
+        for left, right in zip(node.operands, node.operands[1:]):
+            if _in_figures(left) and _in_figures(right):
+                yield self.found("both sides are fixed numbers", left.span.to(right.span), "always the same",
+                                 "name the metric that is compared")  # fmt: skip
 
-    def _bounded(self, call: ex.Call, symbol: str, bound: float, node: ex.Comparison) -> Iterator[Diagnostic]:
-        text = expression_text(call)
-        if call.function in _SHARES and (bound > 1 and symbol in (">", ">=") or bound >= 1 and symbol == ">"):
-            yield self.found(f"`{text}` is a share: it never exceeds 1", node.span, "always false")
-        elif call.function in _SHARES and bound > 1 and symbol in ("<", "<="):
-            yield self.found(f"`{text}` is a share: it never exceeds 1", node.span, "always true")
-        elif call.function in (*_NEVER_NEGATIVE, *_SHARES):
-            if symbol == ">=" and bound <= 0 or symbol == ">" and bound < 0:
-                yield self.found(f"`{text}` is never negative", node.span, "always true")
-            elif symbol == "<" and bound <= 0 or symbol == "<=" and bound < 0:
-                yield self.found(f"`{text}` is never negative", node.span, "always false")
-
-    def _chain(self, node: ex.Comparison, at: Looked) -> Iterator[Diagnostic]:
-        if len(node.operands) == 3 and set(node.operators) <= {"<", "<="}:
-            low, high = at.value(node.operands[0]), at.value(node.operands[2])
-            if low is not None and high is not None and low >= high:
-                yield self.found(
-                    "nothing lies between these bounds", node.span, "always false", "the smaller number first"
-                )
-
-    def _contradiction(self, node: ex.And, at: Looked) -> Iterator[Diagnostic]:
-        """`x > 5 and x < 3`."""
-        sides = [s for s in (node.left, node.right) if isinstance(s, ex.Comparison) and len(s.operands) == 2]
-        if len(sides) != 2 or expression_text(sides[0].operands[0]) != expression_text(sides[1].operands[0]):
+    def _by_range(self, bound: Bound) -> Iterator[Diagnostic]:
+        subject = bound.subject
+        low, high, may_hold = -math.inf, math.inf, False
+        if isinstance(subject, ex.Call):
+            low, high = _RANGES.get(subject.function, (0.0 if subject.function in _NEVER_NEGATIVE else low, high))
+        elif isinstance(subject, ex.Name) and subject.path in _COUNTERS and not subject.quoted:
+            low, may_hold = 0.0, True  # `step >= 0` is a way to say "all of the run"
+        outcome = None if bound.scaled is not None or low == -math.inf else _outcome(bound, low, high)
+        if outcome is None or (outcome and may_hold):
             return
-        above = [v for s in sides if s.operators[0] in (">", ">=") and (v := at.value(s.operands[1])) is not None]
-        below = [v for s in sides if s.operators[0] in ("<", "<=") and (v := at.value(s.operands[1])) is not None]
-        if above and below and above[0] >= below[0]:
-            yield self.found("these two bounds leave no room", node.span, "always false", "was `or` meant?")
+        text = expression_text(subject)
+        lies = f"is never below {low:g}" if math.isinf(high) else f"lies between {low:g} and {high:g}"
+        yield self.found(f"`{text}` {lies}", bound.node.span, f"always {str(outcome).lower()}",
+                         "move the bound into that range")  # fmt: skip
+
+    def _contradictions(self, at: Looked) -> Iterator[Diagnostic]:
+        """`x > 5 and x < 3`, also as `5 < x < 3`."""
+        inner = {id(side) for node in at.all(ex.And) for side in (node.left, node.right)}
+        whole: list[ex.Expression] = [*at.all(ex.And), *(n for n in at.all(ex.Comparison) if len(n.operands) > 2)]
+        for node in whole:
+            if id(node) in inner:
+                continue
+            held: dict[tuple[str, str], list[Bound]] = {}
+            parts = [part for part in conjuncts(node) if isinstance(part, ex.Comparison)]
+            for bound in (b for part in parts for b in bounds(part, at)):
+                held.setdefault(bound.key, []).append(bound)
+            for (text, of), both in held.items():
+                above = max((b for b in both if b.is_above), key=_value, default=None)
+                below = min((b for b in both if b.is_below), key=_value, default=None)
+                if above is not None and below is not None and _leave_no_room(above, below):
+                    times = f" times `{of}`" if of else ""
+                    yield self.found(f"`{text}` cannot be above {above.value:g} and below {below.value:g}{times}",
+                                     node.span, "always false", "was `or` meant?")  # fmt: skip
+
+    def _covers(self, node: ex.Or, at: Looked) -> Iterator[Diagnostic]:
+        """`x > 3 or x < 5`: one of the two always holds."""
+        sides = [p for p in alternatives(node) if isinstance(p, ex.Comparison) and len(p.operands) == 2]
+        both = [b for side in sides for b in bounds(side, at)]
+        for above in both:
+            for below in both:
+                if above.is_above and below.is_below and above.key == below.key and above.value < below.value:
+                    yield self.found(f"`{above.key[0]}` is always above {above.value:g} or below {below.value:g}",
+                                     node.span, "always true", "was `and` meant?")  # fmt: skip
+                    return
+
+
+def _in_figures(node: ex.Expression) -> bool:
+    """Whether it is written in figures alone: a param may be there to switch a rule on."""
+    if isinstance(node, ex.Arithmetic):
+        return _in_figures(node.left) and _in_figures(node.right)
+    return isinstance(node, ex.Number) or (isinstance(node, ex.Negative) and _in_figures(node.operand))
+
+
+def _value(bound: Bound) -> float:
+    return bound.value
+
+
+def _leave_no_room(above: Bound, below: Bound) -> bool:
+    if above.value != below.value:
+        return above.value > below.value
+    return above.symbol == ">" or below.symbol == "<"
+
+
+def _outcome(bound: Bound, low: float, high: float) -> bool | None:
+    """What a comparison always comes to where its subject lies in low .. high; None where that depends."""
+    value = bound.value
+    if bound.symbol in ("==", "!="):
+        return bound.symbol == "!=" if not low <= value <= high else None
+    true = {">": value < low, ">=": value <= low, "<": value > high, "<=": value >= high}
+    false = {">": value >= high, ">=": value > high, "<": value <= low, "<=": value < low}
+    return True if true[bound.symbol] else False if false[bound.symbol] else None

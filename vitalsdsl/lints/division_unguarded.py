@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from vitalsdsl import expressions as ex
-from vitalsdsl.diagnostic import Diagnostic, Severity
+from vitalsdsl.diagnostic import Diagnostic
 from vitalsdsl.formatter import expression_text
 from vitalsdsl.lints.base import Lint, Looked
 
@@ -20,17 +20,14 @@ class DivisionUnguarded(Lint):
     """
 
     code = "V203"
-    severity = Severity.WARNING
     bad = "when loss / std(loss, 50 steps) > 100 -> yellow"
     good = "when loss / greatest(std(loss, 50 steps), 1e-6) > 100 -> yellow"
 
     def look(self, at: Looked) -> Iterable[Diagnostic]:
-        for expression in at.expressions:
-            for node in expression.walk():
-                if isinstance(node, ex.Arithmetic) and node.operator == "/":
-                    divisor = node.right
-                    zero = isinstance(divisor, ex.Number) and divisor.value == 0
-                    if zero or isinstance(divisor, ex.Call) and divisor.function in _CAN_BE_ZERO:
-                        text = expression_text(divisor)
-                        yield self.found(f"`{text}` can be zero, and then this is unknown", divisor.span, "no floor",
-                                         f"write `greatest({text}, 1e-6)`")  # fmt: skip
+        for node in at.all(ex.Arithmetic):
+            divisor = node.right
+            zero = at.value(divisor) == 0
+            if node.operator == "/" and (zero or (isinstance(divisor, ex.Call) and divisor.function in _CAN_BE_ZERO)):
+                text = expression_text(divisor)
+                yield self.found(f"`{text}` can be zero, and then this is unknown", divisor.span, "no floor",
+                                 f"write `greatest({text}, 1e-6)`")  # fmt: skip

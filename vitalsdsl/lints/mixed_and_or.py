@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from vitalsdsl import expressions as ex
-from vitalsdsl.diagnostic import Diagnostic
+from vitalsdsl.diagnostic import Diagnostic, Fix
 from vitalsdsl.lints.base import Lint, Looked
 
 
@@ -21,12 +21,11 @@ class MixedAndOr(Lint):
     good = "when loss > 3 or (grad_norm > 5 and lr > 0) -> yellow"
 
     def look(self, at: Looked) -> Iterable[Diagnostic]:
-        for expression in at.expressions:
-            for node in expression.walk():
-                if isinstance(node, ex.Or):
-                    for side in (node.left, node.right):
-                        if isinstance(side, ex.And) and not side.grouped:
-                            yield self.found(
-                                "`and` and `or` are mixed without parentheses", side.span, "read as one part",
-                                f"write `({side.span.text})`",
-                            )  # fmt: skip
+        for node in at.all(ex.Or):
+            for side in (node.left, node.right):
+                if isinstance(side, ex.And) and not side.grouped:
+                    text = side.span.text
+                    yield self.found(
+                        "`and` and `or` are mixed without parentheses", side.span, "read as one part",
+                        f"write `({text})` if that is meant", fix=Fix(side.span, f"({text})", safe=True),
+                    )  # fmt: skip

@@ -8,12 +8,14 @@ from vitalsdsl import expressions as ex
 from vitalsdsl.diagnostic import Diagnostic, Severity
 from vitalsdsl.formatter import expression_text
 from vitalsdsl.lints.base import Lint, Looked
+from vitalsdsl.lints.bounds import Bound, bounds
 
 
 class OverlappingClear(Lint):
     """`when x > 3` with `clear when x < 5`: between 3 and 5 both hold, and the rule can neither stay nor go.
 
-    The clear condition belongs below the threshold: that is what hysteresis is for.
+    The clear condition belongs on the other side of the threshold: that is what hysteresis is for. Of a rule with several
+    `when` it is enough that one of them leaves room.
     """
 
     code = "V403"
@@ -22,33 +24,26 @@ class OverlappingClear(Lint):
     good = "rule r { when loss > 3 -> yellow clear when loss < 2.5 for 10 steps }"
 
     def look(self, at: Looked) -> Iterable[Diagnostic]:
-        for rule, clause in at.clauses:
+        for rule in at.enabled():
             clear = rule.body.clear.condition if rule.body.clear is not None else None
-            fire = clause.condition
-            if not (isinstance(clear, ex.Comparison) and isinstance(fire, ex.Comparison)):
+            if not isinstance(clear, ex.Comparison):
                 continue
-            if len(clear.operands) != 2 or len(fire.operands) != 2:
-                continue
-            if expression_text(clear.operands[0]) != expression_text(fire.operands[0]):
-                continue
-            up, down = _threshold(fire.operands[1], at), _threshold(clear.operands[1], at)
-            if up is None or down is None or up[1] != down[1]:
-                continue
-            above = fire.operators[0] in (">", ">=") and clear.operators[0] in ("<", "<=") and down[0] > up[0]
-            below = fire.operators[0] in ("<", "<=") and clear.operators[0] in (">", ">=") and down[0] < up[0]
-            same = {fire.operators[0], clear.operators[0]} <= {">", ">="} or {
-                fire.operators[0],
-                clear.operators[0],
-            } <= {"<", "<="}
-            if above or below or same:
+            down = list(bounds(clear, at))
+            up = [
+                b for c in rule.body.clauses if isinstance(c.condition, ex.Comparison) for b in bounds(c.condition, at)
+            ]
+            if len(down) == 1 and len(up) == len(rule.body.clauses) and all(_overlap(b, down[0]) for b in up):
+                text = expression_text(rule.body.clauses[0].condition)
                 yield self.found("the clear condition holds while the rule fires", clear.span, "they overlap",
-                                 f"clear on the other side of `{expression_text(fire)}`")  # fmt: skip
+                                 f"clear on the other side of `{text}`")  # fmt: skip
 
 
-def _threshold(node: ex.Expression, at: Looked) -> tuple[float, str] | None:
-    """A constant, or a constant times something: the factor, and what it scales."""
-    if (value := at.value(node)) is not None:
-        return value, ""
-    if isinstance(node, ex.Arithmetic) and node.operator == "*" and (value := at.value(node.left)) is not None:
-        return value, expression_text(node.right)
-    return None
+def _overlap(fire: Bound, clear: Bound) -> bool:
+    """Whether both can hold; False where that cannot be seen."""
+    if fire.key != clear.key:
+        return False
+    if fire.is_above and clear.is_below:
+        return clear.value > fire.value
+    if fire.is_below and clear.is_above:
+        return clear.value < fire.value
+    return (fire.is_above and clear.is_above) or (fire.is_below and clear.is_below)

@@ -81,7 +81,10 @@ PAGES: dict[str, str] = {
     "V071": "A file cannot be read.",
     "V072": "A rule file reaches packs and files of its own folder, nothing else.\n\n"
     'Not so:  use "../team.vitals"\nBut so:  use "team.vitals"',
-    "V073": 'A date is written "2027-01-15".',
+    "V073": (
+        'A date is written "2027-01-15".'
+        '\n\nNot so:  disable r because "noisy" until "soon"\nBut so:  disable r because "noisy" until "2027-01-15"'
+    ),
     "V080": "There is no action of that name.\n\nNot so:  -> red do rolback\nBut so:  -> red do rollback(lr: 90%)",
     "V081": "An action is given an argument that it does not take, or lacks one that it needs.\n\n"
     "Not so:  -> red do lr(50%)\nBut so:  -> red do lr(factor: 50%)",
@@ -93,21 +96,42 @@ PAGES: dict[str, str] = {
     "V084": "A cooldown and a limit are lengths in steps, epochs or tokens, or times.\n\n"
     "Not so:  limit rollback 3 per 10 samples\nBut so:  limit rollback 3 per 10000 steps",
     "V310": 'Two files define one name.\n\nNot so:  use "a.vitals" use "b.vitals"\nBut so:  use "a.vitals" as a use "b.vitals" as b',
-    "V311": "There is no param (or profile) of that name.",
-    "V312": "A param is set to a value of another kind: a length param takes a length of its own unit.",
+    "V311": (
+        "There is no param (or profile) of that name."
+        "\n\nNot so:  param k = 3 profile p { kk = 2 }\nBut so:  param k = 3 profile p { k = 2 }"
+    ),
+    "V312": (
+        "A param is set to a value of another kind: a length param takes a length of its own unit."
+        "\n\nNot so:  param k = 3 profile p { k = 2 steps }\nBut so:  param k = 3 profile p { k = 2 }"
+    ),
     "V313": "A name has two meanings.\n\nNot so:  let a = x let a = y\nBut so:  let a = x let b = y",
     "V314": "A name that has to be defined is not.\n\nNot so:  when loss > 3 for confirm -> red\n"
     "But so:  param confirm = 20 steps when loss > 3 for confirm -> red",
     "V315": "An event (or a metric) is needed here.\n\nNot so:  when since(loss) > 5 -> red\n"
     "But so:  event spike = loss > 3 when since(spike) > 5 -> red",
-    "V317": "The run's own counters (step, progress, elapsed, epoch, tokens) cannot be redefined, but for their metric.",
-    "V405": "Rules that inhibit each other in a circle would silence each other.",
+    "V317": (
+        "The run's own counters (step, progress, elapsed, epoch, tokens) cannot be redefined, but for their metric."
+        "\n\nNot so:  let step = 3 * x\nBut so:  let tripled = 3 * x"
+    ),
+    "V405": (
+        "Rules that inhibit each other in a circle would silence each other."
+        "\n\nNot so:  rule a { … inhibits b } rule b { … inhibits a }\nBut so:  rule a { … inhibits b }"
+    ),
     "V408": "A ladder begins without `after`; each later rung says how much later, in one unit, and leads higher.\n\n"
     "Not so:  -> red -> orange after 5 steps\nBut so:  -> orange -> red after 5 steps",
     "V501": "A sequence needs a bound, or it would wait for ever.\n\nNot so:  when a then b -> red\nBut so:  when a then b within 50 steps -> red",
-    "V503": "An override or a disable names no rule, or two overrides set one field.",
+    "V503": (
+        "An override or a disable names no rule, or two overrides set one field."
+        "\n\nNot so:  override core.spkie { cooldown 50 steps }\nBut so:  override core.spike { cooldown 50 steps }"
+    ),
     "V504": "A param's value is outside its range.\n\nNot so:  param k = 12 in 1 .. 10\nBut so:  param k = 3 in 1 .. 10",
-    "V507": "Lets, events and phases cannot depend on themselves, nor files use themselves.",
-    "V603": "A comment or a disable that silences has expired, or silences nothing. It is written\n"
-    "`# vitals: off V104 until 2027-01-15 because …`.",
+    "V507": (
+        "Lets, events and phases cannot depend on themselves, nor files use themselves."
+        "\n\nNot so:  let a = b let b = a + 1\nBut so:  let a = x let b = a + 1"
+    ),
+    "V603": (
+        "A comment or a disable that silences has expired, or silences nothing. It is written\n"
+        "`# vitals: off V104 until 2027-01-15 because …`."
+        "\n\nNot so:  # vitals: off V215\nBut so:  # vitals: off V215 until 2027-01-15 because the curve is known"
+    ),
 }

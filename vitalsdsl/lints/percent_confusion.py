@@ -23,11 +23,9 @@ class PercentConfusion(Lint):
     good = "when cv(loss, 50 steps) > 30% -> yellow"
 
     def look(self, at: Looked) -> Iterable[Diagnostic]:
-        for expression in at.expressions:
-            for node in expression.walk():
-                if isinstance(node, ex.Comparison):
-                    for pair in zip(node.operands, node.operands[1:]):
-                        yield from self._pair(*pair, at)
+        for node in at.all(ex.Comparison):
+            for left, right in zip(node.operands, node.operands[1:]):
+                yield from self._pair(left, right, at)
 
     def _pair(self, left: ex.Expression, right: ex.Expression, at: Looked) -> Iterable[Diagnostic]:
         for one, other in ((left, right), (right, left)):

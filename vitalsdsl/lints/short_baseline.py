@@ -1,10 +1,11 @@
-"""A baseline that is shorter than what is asked of it."""
+"""A baseline of too few points, or shorter than what is asked of it."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from vitalsdsl import expressions as ex
+from vitalsdsl import rules
 from vitalsdsl.diagnostic import Diagnostic
 from vitalsdsl.lints.base import Lint, Looked
 
@@ -12,7 +13,8 @@ from vitalsdsl.lints.base import Lint, Looked
 class ShortBaseline(Lint):
     """A baseline of a few points is a noisy number, fixed for the rest of the run.
 
-    Ten points or more, and at least five times the `for` that stands on it.
+    Take ten points or more, and at least five times the `for` that stands on it. A baseline of one step or sample is the
+    first value, and is left alone.
     """
 
     code = "V202"
@@ -20,15 +22,29 @@ class ShortBaseline(Lint):
     good = "when grad_norm > 3*baseline(500 steps) for 20 steps -> yellow"
 
     def look(self, at: Looked) -> Iterable[Diagnostic]:
+        said: set[int] = set()
         for _, clause in at.clauses:
-            lasts = at.extent(clause.for_.lengths[0]) if clause.for_ is not None and clause.for_.lengths else None
-            for node in clause.condition.walk():
-                if not isinstance(node, ex.Call) or node.function != "baseline" or not node.arguments:
-                    continue
-                given = [a for a in node.arguments if a.keyword is None][-1]
-                extent = at.extent(given.value)
-                if extent is None:
-                    continue
-                if lasts is not None and lasts[1] == extent[1] and extent[0] < 5 * lasts[0] and extent[0] > 1:
-                    yield self.found(f"this baseline is less than five times the `for` of {lasts[0]:g} {lasts[1]}", given.span,
-                                     "short", f"write `{5 * lasts[0]:g} {lasts[1]}` or more")  # fmt: skip
+            for node in at.within(clause.condition, ex.Call):
+                if node.function == "baseline":
+                    for finding in self._against_for(node, clause, at):
+                        said.add(id(node))
+                        yield finding
+        for node in at.all(ex.Call):
+            if node.function == "baseline" and id(node) not in said:
+                yield from self._few_points(node, at)
+
+    def _against_for(self, node: ex.Call, clause: rules.Clause, at: Looked) -> Iterator[Diagnostic]:
+        window = at.window(node)
+        lasts = at.lasts(clause.for_, window[1]) if window is not None else None
+        if window is not None and lasts is not None and 1 < window[0] < 5 * lasts:
+            unit = "s" if window[1] == "time" else window[1]
+            yield self.found(f"this baseline is less than five times the `for` of {lasts:g} {unit}",
+                             at.given(node)["N"].span, "short", f"write `{5 * lasts:g} {unit}` or more")  # fmt: skip
+
+    def _few_points(self, node: ex.Call, at: Looked) -> Iterator[Diagnostic]:
+        given = at.given(node)
+        window = at.window(node)
+        points = at.points(window, given.get("x", node)) if window is not None else None
+        if window is not None and points is not None and points < 10 and window[0] > 1:
+            yield self.found(f"this baseline is of {points:g} points at most", given["N"].span, "few points",
+                             "ten or more: `10 samples`")  # fmt: skip

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from vitalsdsl.diagnostic import Diagnostic
-from vitalsdsl.expressions import Name
-from vitalsdsl.guards import named
 from vitalsdsl.lints.base import Lint, Looked
+from vitalsdsl.types import STEPS
 
 
 class ShortFor(Lint):
@@ -22,16 +21,13 @@ class ShortFor(Lint):
     good = 'metric val = "val" every 500 steps\nwhen val > 3 for 2 samples -> yellow'
 
     def look(self, at: Looked) -> Iterable[Diagnostic]:
-        for _, clause in at.clauses:
-            paced = [clause.on] if clause.on is not None else list(named(clause.condition))
-            cadences = [at.every(n.path) for n in paced if isinstance(n, Name)]
-            known = [c for c in cadences if c is not None]
-            if not known or len(known) < len(cadences):
+        for rule, clause in at.clauses:
+            lasts = at.lasts(clause.for_, STEPS)
+            if clause.for_ is None or lasts is None or len(clause.for_.lengths) > 1:
                 continue
-            for length in clause.for_.lengths if clause.for_ is not None else ():
-                extent = at.extent(length)
-                if extent is not None and extent[1] == "steps" and 1 < extent[0] <= min(known):
-                    yield self.found(
-                        f"`for {extent[0]:g} steps` is shorter than the time between two points", length.span,
-                        f"logged every {min(known):g} steps", "that means two points: write `for 2 samples`",
-                    )  # fmt: skip
+            every = at.fastest(clause.on or clause.condition, rule.each)
+            if every is not None and 1 < lasts <= every:
+                yield self.found(
+                    f"`for {lasts:g} steps` is shorter than the time between two points", clause.for_.span,
+                    f"logged every {every:g} steps", "that means two points: write `for 2 samples`",
+                )  # fmt: skip

@@ -4,81 +4,150 @@ from __future__ import annotations
 
 import datetime
 import re
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Iterator
+from typing import NamedTuple
 
 from vitalsdsl import rules
-from vitalsdsl.diagnostic import Diagnostic, Severity
-from vitalsdsl.source import Source
+from vitalsdsl.diagnostic import Diagnostic, Fix, Severity
+from vitalsdsl.source import Source, Span
 
-_COMMENT = re.compile(r"#\s*vitals:\s*off\b([^\n]*)")
-_FORM = re.compile(r"\s*(V\d{3}(?:\s*,\s*V\d{3})*)\s+(?:until\s+(\S+)\s+)?because\s+\S.*", re.DOTALL)
+_COMMENT = re.compile(r"#\s*vitals:\s*(?P<what>off\b.*)", re.IGNORECASE)
+_FORM = re.compile(
+    r"off\s+(?P<codes>V\d{3}(?:\s*,\s*V\d{3})*)(?:\s+until\s+(?P<until>\S+))?(?:\s+because\b\s*(?P<reason>.*))?"
+)
+_IN_VITALS = re.compile(r'"[^"\n]*"?|#[^\n]*')
+_IN_YAML = re.compile(r'"(?:\\.|[^"\\\n])*"?|(?<!\S)#[^\n]*')
+_LINE_OF_CODE = re.compile(r"[ \t]*[^\s#][^\n]*")
+_EXAMPLE = "`# vitals: off V104 until 2027-01-15 because …`"
+
+
+class _Silence(NamedTuple):
+    """A comment that is in force: where it stands, what it silences, and the stretch of text that it is about."""
+
+    span: Span
+    codes: tuple[str, ...]
+    begin: int
+    end: int
+
+    def covers(self, found: Diagnostic) -> bool:
+        at = found.span.start
+        return found.code in self.codes and found.span.source is self.span.source and self.begin <= at < self.end
 
 
 def silenced(
-    policy: rules.Policy, found: Iterable[Diagnostic], known: set[str], today: datetime.date | None = None
+    policy: rules.Policy,
+    found: Iterable[Diagnostic],
+    advice: Collection[str],
+    known: Collection[str],
+    today: datetime.date | None = None,
 ) -> list[Diagnostic]:
     """The findings that no comment silences, and those about the comments themselves.
 
-    On a line of its own a comment silences what begins in the next statement, behind code what is on its line.
+    On a line of its own a comment silences what begins in the next statement (inside a statement: on the next line),
+    behind code what begins on its line. `advice` are the codes that can be silenced, `known` all that there are.
     """
     kept = list(found)
-    today = today or datetime.date.today()
+    about: list[Diagnostic] = []
     sources = {id(s.span.source): s.span.source for s in policy.statements}
     sources.setdefault(id(policy.source), policy.source)
     for source in sources.values():
-        for comment in _COMMENT.finditer(source.text):
-            kept = _one(policy, source, comment, kept, known, today)
-    return kept
+        said: list[Diagnostic] = []
+        for silence in _silences(policy, source, advice, known, today or datetime.date.today(), said):
+            hit = {d.code for d in kept if silence.covers(d)}
+            kept = [d for d in kept if not silence.covers(d)]
+            idle = [code for code in silence.codes if code not in hit]
+            if idle:
+                said.append(_idle(silence, idle))
+        if source is policy.source:
+            about += said
+    return kept + about
 
 
-def _one(
+def _idle(silence: _Silence, idle: list[str]) -> Diagnostic:
+    codes = " and ".join(idle)
+    message = f"{codes} {'is' if len(idle) == 1 else 'are'} not found there any more"
+    whole = len(idle) == len(silence.codes)
+    fix = Fix(silence.span, "", safe=True) if whole else None
+    help_ = "take the comment out" if whole else f"take {codes} out of it"
+    return Diagnostic("V603", Severity.WARNING, message, silence.span, "silences nothing", (help_,), fix)
+
+
+def _silences(
     policy: rules.Policy,
     source: Source,
-    comment: re.Match[str],
-    kept: list[Diagnostic],
-    known: set[str],
+    advice: Collection[str],
+    known: Collection[str],
     today: datetime.date,
-) -> list[Diagnostic]:
-    place = source.span(comment.start(), comment.end())
+    said: list[Diagnostic],
+) -> Iterator[_Silence]:
+    """The comments of a file that are in force; what is wrong with the others is added to `said`."""
+    if "vitals:" not in source.text:
+        return
+    for at, text in _comments(source):
+        comment = _COMMENT.fullmatch(text)
+        if comment is None:
+            continue
+        span = source.span(at, at + len(text))
+        wrong = _wrong(comment["what"], advice, known, today)
+        if wrong is None:
+            codes = tuple(dict.fromkeys(re.findall(r"V\d{3}", comment["what"].partition("because")[0])))
+            yield _Silence(span, codes, *_reach(policy, source, at, at + len(text)))
+        else:
+            message, label, help_ = wrong
+            said.append(Diagnostic("V603", Severity.WARNING, message, span, label, (help_,)))
 
-    def say(message: str, help_: str) -> list[Diagnostic]:
-        return [*kept, Diagnostic("V603", Severity.WARNING, message, place, "here", (help_,))]
 
-    form = _FORM.fullmatch(comment[1])
+def _comments(source: Source) -> Iterator[tuple[int, str]]:
+    """The comments of a file in either form, each with its place."""
+    form = _IN_YAML if source.name.lower().endswith((".yaml", ".yml")) else _IN_VITALS
+    for found in form.finditer(source.text):
+        if found[0][0] == "#":
+            yield found.start(), found[0].rstrip()
+
+
+def _wrong(
+    what: str, advice: Collection[str], known: Collection[str], today: datetime.date
+) -> tuple[str, str, str] | None:
+    """What keeps a comment from being in force: message, word under the caret, help."""
+    form = _FORM.fullmatch(what)
     if form is None:
-        return say("this comment silences nothing", "write `# vitals: off V104 until 2027-01-15 because …`")
-    codes = [c.strip() for c in form[1].split(",")]
-    unknown = [c for c in codes if c not in known]
-    if unknown:
-        return say(f"there is no code {unknown[0]}", "codes are printed in front of each finding")
-    if form[2] is not None:
+        return "this comment silences nothing", "not the right form", f"write {_EXAMPLE}"
+    if not form["reason"]:
+        return "a silence needs a reason", "because …?", f"write {_EXAMPLE}"
+    for code in re.findall(r"V\d{3}", form["codes"]):
+        if code not in known:
+            return f"there is no code {code}", "unknown", "codes stand in front of each finding"
+        if code not in advice:
+            return f"{code} is an error, and errors cannot be silenced", "no effect", "mend it, and take this out"
+    if form["until"] is not None:
         try:
-            until = datetime.date.fromisoformat(form[2])
+            until = datetime.date.fromisoformat(form["until"])
         except ValueError:
-            return say(f"`{form[2]}` is no date", "write it as 2027-01-15")
+            return f"`{form['until']}` is no date", "until when?", "write it as 2027-01-15"
         if today > until:
-            return say(f"this comment expired on {until}", "mend the finding, or set a new date")
-    begin, end = _reach(policy, source, comment)
-    hit = {d.code for d in kept if d.span.source is source and d.code in codes and begin <= d.span.start < end}
-    rest = [
-        d for d in kept
-        if not (d.span.source is source and d.code in codes and begin <= d.span.start < end and not d.is_error)
-    ]  # fmt: skip
-    if len(hit) < len(set(codes)):
-        idle = next(c for c in codes if c not in hit)
-        kept = rest
-        return say(f"{idle} is not found there any more", "take the comment out")
-    return rest
+            return f"this comment expired on {until}", "no longer in force", "mend the finding, or set a new date"
+    return None
 
 
-def _reach(policy: rules.Policy, source: Source, comment: re.Match[str]) -> tuple[int, int]:
+def _reach(policy: rules.Policy, source: Source, start: int, end: int) -> tuple[int, int]:
     """The stretch of text that a comment speaks of."""
-    line_start = source.text.rfind("\n", 0, comment.start()) + 1
-    if source.text[line_start : comment.start()].strip():
-        return line_start, comment.end()
-    spans = sorted((s.span.start, s.span.end) for s in policy.statements if s.span.source is source)
-    inside = next((e for b, e in spans if b <= comment.start() < e), None)
-    if inside is not None:
-        following = source.text.find("\n", comment.end() + 1)
-        return comment.end(), following if following >= 0 else len(source.text)
-    return next(((b, e) for b, e in spans if b >= comment.end()), (comment.end(), comment.end()))
+    text = source.text
+    line_start = text.rfind("\n", 0, start) + 1
+    if text[line_start:start].strip(" \t\ufeff"):
+        return line_start, end
+    statements = sorted({(s.span.start, s.span.end) for s in policy.statements if s.span.source is source})
+    if any(begin < start < stop for begin, stop in statements):
+        following = _next_line_of_code(text, end)
+        return end, following
+    after = next(((begin, stop) for begin, stop in statements if begin >= end), None)
+    return (end, after[1]) if after is not None else (end, end)
+
+
+def _next_line_of_code(text: str, at: int) -> int:
+    """Where the next line ends that is no comment and not blank."""
+    while (at := text.find("\n", at)) >= 0:
+        line = _LINE_OF_CODE.match(text, at + 1)
+        if line is not None:
+            return line.end()
+        at += 1
+    return len(text)

@@ -23,7 +23,7 @@ class Untested(Lint):
         if at.tested is None:
             return
         for rule in at.enabled():
-            if rule.span.source is not at.policy.source:
+            if not at.is_own(rule):
                 continue
             seen = at.tested.get(rule.name, set())
             lacking = [word for word in ("fires", "silent") if word not in seen]

@@ -1,0 +1,220 @@
+"""What a lint looks at: a policy without errors, gone through once for all lints."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TypeVar
+
+from vitalsdsl import expressions as ex
+from vitalsdsl import rules
+from vitalsdsl.arguments import aggregate_of, constant
+from vitalsdsl.ops import base
+from vitalsdsl.ops.base import Takes
+from vitalsdsl.scope import Meaning, Scope, match_family
+from vitalsdsl.types import SAMPLES, STEPS, TIME
+
+NodeType = TypeVar("NodeType", bound=ex.Node)
+Measured = tuple[float, str]
+"""A size and its unit; times in seconds, as `time`."""
+
+_EVALUATED_SELDOM = re.compile(r"(?:^|[/_.])(?:val|valid|validation|eval|evaluation|test|dev)(?:[/_.]|$)")
+
+
+@dataclass(frozen=True)
+class Looked:
+    """A policy, its names, and the rules that tests cover, where that is known."""
+
+    policy: rules.Policy
+    scope: Scope
+    tested: Mapping[str, set[str]] | None = None
+    _behind: dict[str, frozenset[str]] = field(default_factory=dict)
+    _within: dict[ex.Expression, dict[type[ex.Node], list[ex.Node]]] = field(default_factory=dict)
+    _all: dict[type[ex.Node], list[ex.Node]] = field(default_factory=dict)
+
+    # ---------------------------------------------------------------- its parts
+
+    def enabled(self) -> Iterator[rules.Rule]:
+        """The rules that are not disabled."""
+        return (r for r in self.policy.of(rules.Rule) if not r.body.disabled)
+
+    def is_own(self, statement: rules.Statement) -> bool:
+        """Whether a statement stands in the policy's own file, not in one that it uses."""
+        return statement.span.source is self.policy.source
+
+    @cached_property
+    def clauses(self) -> list[tuple[rules.Rule, rules.Clause]]:
+        return [(rule, clause) for rule in self.enabled() for clause in rule.body.clauses]
+
+    @cached_property
+    def expressions(self) -> list[ex.Expression]:
+        """Every condition and let, outermost."""
+        found: list[ex.Expression] = []
+        for statement in self.policy.statements:
+            if isinstance(statement, rules.Let):
+                found.append(statement.expression)
+            elif isinstance(statement, (rules.Event, rules.Phase)):
+                found.append(statement.condition)
+        found += [clause.condition for _, clause in self.clauses]
+        clears = (rule.body.clear for rule in self.enabled())
+        return found + [c.condition for c in clears if c is not None and c.condition is not None]
+
+    def within(self, expression: ex.Expression, kind: type[NodeType]) -> list[NodeType]:
+        """Every node of one type in one of these conditions or lets, outermost first."""
+        found = self._within.get(expression)
+        if found is None:
+            found = self._within[expression] = {}
+            for node in expression.walk():
+                found.setdefault(type(node), []).append(node)
+        return found.get(kind, [])  # type: ignore[return-value]
+
+    def all(self, kind: type[NodeType]) -> list[NodeType]:
+        """Every node of one type in all conditions and lets."""
+        if kind not in self._all:
+            self._all[kind] = [node for expression in self.expressions for node in self.within(expression, kind)]
+        return self._all[kind]  # type: ignore[return-value]
+
+    # ---------------------------------------------------------------- numbers and lengths
+
+    def extent(self, node: ex.Node | None) -> Measured | None:
+        """A length, params looked up; None where it is none."""
+        if isinstance(node, ex.Name) and node.path in self.scope.params:
+            return self.extent(self.scope.params[node.path].value)
+        if isinstance(node, ex.Length):
+            return node.size, TIME if node.is_time else node.unit
+        if isinstance(node, ex.Number) and not node.ratio:
+            return node.value, STEPS
+        return None
+
+    def lasts(self, span: ex.For | None, unit: str) -> float | None:
+        """How long a `for` lasts in one unit; None where it says nothing in that unit."""
+        for length in span.lengths if span is not None else ():
+            extent = self.extent(length)
+            if extent is not None and extent[1] == unit:
+                return extent[0]
+        return None
+
+    def value(self, node: ex.Expression) -> float | None:
+        """The number that a constant is, params looked up."""
+        return constant(node, self.scope)
+
+    def written_out(self, node: ex.Expression) -> ex.Expression:
+        """What a let is made of, in the place of its name."""
+        for _ in range(20):
+            let = self.scope.lets.get(node.path) if isinstance(node, ex.Name) else None
+            if let is None or let.family:
+                return node
+            node = let.expression
+        return node
+
+    # ---------------------------------------------------------------- calls
+
+    def given(self, call: ex.Call) -> dict[str, ex.Expression]:
+        """A call's arguments by the names of their places, without `x` where it is left out."""
+        function = base.registry().get(call.function)
+        if function is None:
+            return {}
+        places = list(function.positional())
+        values = [a.value for a in call.arguments if a.keyword is None]
+        if function.implicit_subject and len(values) < len(places):
+            places = places[1:]
+        bound = {place.name: value for place, value in zip(places, values)}
+        bound.update({a.keyword: a.value for a in call.arguments if a.keyword is not None})
+        return bound
+
+    def window(self, call: ex.Call) -> Measured | None:
+        """The extent of a call's window, whatever the function calls it; None where it has none."""
+        function = base.registry().get(call.function)
+        if function is None or aggregate_of(call) is not None:
+            return None
+        given = self.given(call)
+        place = next((p for p in function.positional() if p.takes is Takes.EXTENT and p.name in given), None)
+        return self.extent(given[place.name]) if place is not None else None
+
+    # ---------------------------------------------------------------- what is read, and how often it comes
+
+    def metrics(self, node: ex.Node, each: rules.Each | None = None) -> frozenset[str]:
+        """The metrics and families that set an expression's pace, through lets and events."""
+        found: set[str] = set()
+        for name in _paced_by(node):
+            if each is not None and name.path == each.member:
+                found.add(each.family.path)
+            else:
+                found |= self._metrics_behind(name)
+        return frozenset(found)
+
+    def _metrics_behind(self, name: ex.Name | ex.Family) -> frozenset[str]:
+        path = name.path
+        if path in self._behind:
+            return self._behind[path]
+        self._behind[path] = frozenset()
+        let = self.scope.lets.get(path)
+        meaning = self.scope.meaning(name) if isinstance(name, ex.Name) else Meaning.METRIC
+        if let is not None:
+            found = self.metrics(let.on if let.on is not None else let.expression)
+        elif meaning is Meaning.EVENT:
+            found = self.metrics(self.scope.events[path].condition)
+        elif meaning in (Meaning.PARAM, Meaning.PHASE, Meaning.COUNTER):
+            found = frozenset()
+        else:
+            found = frozenset((path,))
+        self._behind[path] = found
+        return found
+
+    def every(self, name: str) -> float | None:
+        """The declared cadence of a metric, in steps."""
+        metric = self.scope.metrics.get(name)
+        if metric is None:
+            metric = next((m for m in self.scope.metrics.values() if m.family and match_family(m.name, name)), None)
+        extent = self.extent(metric.every) if metric is not None else None
+        return extent[0] if extent is not None and extent[1] == STEPS else None
+
+    def fastest(self, node: ex.Node, each: rules.Each | None = None) -> float | None:
+        """The shortest declared cadence, in steps, among the metrics that set a pace; None where one is not declared."""
+        cadences = [self.every(name) for name in self.metrics(node, each)]
+        return min((c for c in cadences if c is not None), default=None) if None not in cadences else None
+
+    def rates_differ(self, names: frozenset[str]) -> bool:
+        """Whether some of these metrics surely come more often than others: as declared, or an evaluation's beside
+        those of training."""
+        declared = {name: self.every(name) for name in names}
+        if len({c for c in declared.values() if c is not None}) > 1:
+            return True
+        undeclared = [name for name, cadence in declared.items() if cadence is None]
+        seldom = [name for name in undeclared if _EVALUATED_SELDOM.search(name)]
+        return 0 < len(seldom) < len(undeclared)
+
+    def slowest(self, names: frozenset[str]) -> str:
+        """The metric that comes most seldom, as declared or by its name."""
+        return max(sorted(names), key=lambda n: (self.every(n) or 0.0, bool(_EVALUATED_SELDOM.search(n))))
+
+    def points(self, extent: Measured | None, node: ex.Node) -> float | None:
+        """How many points of an expression a window holds at most; None where that is not known."""
+        if extent is None or extent[1] not in (STEPS, SAMPLES):
+            return None
+        return extent[0] if extent[1] == SAMPLES else -(-extent[0] // (self.fastest(node) or 1))
+
+
+def _paced_by(node: ex.Node) -> Iterator[ex.Name | ex.Family]:
+    """The names in an expression that set its pace: not those after `unless:` and `from:`, nor words."""
+    if isinstance(node, (ex.Name, ex.Family)):
+        yield node
+    elif isinstance(node, ex.Call):
+        for argument in node.arguments:
+            if argument.keyword in (None, "of"):
+                yield from _paced_by(argument.value)
+    else:
+        for child in node.children():
+            yield from _paced_by(child)
+
+
+def conjuncts(node: ex.Expression) -> list[ex.Expression]:
+    """The parts of an `and`; the condition itself where it is none."""
+    return [*conjuncts(node.left), *conjuncts(node.right)] if isinstance(node, ex.And) else [node]
+
+
+def alternatives(node: ex.Expression) -> list[ex.Expression]:
+    """The parts of an `or`; the condition itself where it is none."""
+    return [*alternatives(node.left), *alternatives(node.right)] if isinstance(node, ex.Or) else [node]

@@ -1,0 +1,87 @@
+"""A rule that needs longer than its phase lasts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from vitalsdsl import expressions as ex
+from vitalsdsl import rules
+from vitalsdsl.diagnostic import Diagnostic
+from vitalsdsl.lints.base import Lint, Looked
+from vitalsdsl.lints.bounds import bounds
+from vitalsdsl.lints.looked import conjuncts
+from vitalsdsl.ops import base
+from vitalsdsl.ops.base import Takes
+from vitalsdsl.types import STEPS
+
+
+class ShortPhase(Lint):
+    """A window has to be lived through before it is known, and a phase ends.
+
+    In a phase of the first 200 steps a baseline of 500 is never known, and `for 300 steps` never holds: the rule can never
+    fire. Windows run on through all phases, but before a phase at the start there is nothing.
+    """
+
+    code = "V106"
+    bad = "phase startup = step < 200\nrule r in phase startup { when loss > 3 * baseline(loss, 500 steps) -> yellow }"
+    good = (
+        "phase startup = step < 1000\nrule r in phase startup { when loss > 3 * baseline(loss, 500 steps) -> yellow }"
+    )
+
+    def look(self, at: Looked) -> Iterable[Diagnostic]:
+        for rule in at.enabled():
+            stretches = [_stretch(at.scope.phases[p.path], at) for p in rule.phases]
+            known = [s for s in stretches if s is not None]
+            if known and len(known) == len(stretches):
+                yield from self._clauses(rule, min(b for b, _ in known), max(e for _, e in known), at)
+
+    def _clauses(self, rule: rules.Rule, begin: float, end: float, at: Looked) -> Iterator[Diagnostic]:
+        for clause in rule.body.clauses:
+            lasts = at.lasts(clause.for_, STEPS) or 1.0
+            warm = warm_up(clause.condition, at)
+            if max(warm, begin + 1) + lasts - 1 > end:
+                yield self.found(
+                    "this can never fire: its phase is over before", clause.condition.span,
+                    f"over at step {end:g}", f"it is known after {warm:g} steps, and has to hold for {lasts:g}: shorten "
+                    "these, or make the phase longer",
+                )  # fmt: skip
+
+
+def _stretch(phase: rules.Phase, at: Looked) -> tuple[float, float] | None:
+    """The steps before which a phase begins and ends, where it is nothing but bounds of `step`."""
+    begin, end = 0.0, None
+    for part in conjuncts(phase.condition):
+        for bound in bounds(part, at) if isinstance(part, ex.Comparison) else ():
+            of_step = isinstance(bound.subject, ex.Name) and bound.subject.path == "step" and bound.scaled is None
+            if of_step and bound.is_below:
+                end = bound.value + (bound.symbol == "<=")
+            elif of_step and bound.is_above:
+                begin = bound.value
+    return (begin, end) if end is not None else None
+
+
+def warm_up(node: ex.Node, at: Looked) -> float:
+    """How many steps have to be lived, at least, before an expression can be known."""
+    if isinstance(node, ex.Or):
+        return min(warm_up(node.left, at), warm_up(node.right, at))
+    if isinstance(node, ex.Name) and node.path in at.scope.lets:
+        return warm_up(at.scope.lets[node.path].expression, at)
+    if isinstance(node, ex.Before):
+        shift = at.extent(node.shift)
+        return warm_up(node.operand, at) + (shift[0] if shift is not None and shift[1] == STEPS else 0.0)
+    if isinstance(node, ex.Call):
+        return _of_call(node, at)
+    if isinstance(node, (ex.Held, ex.Then, ex.AtLeast, ex.Not)):
+        return 0.0
+    return max((warm_up(child, at) for child in node.children()), default=0.0)
+
+
+def _of_call(node: ex.Call, at: Looked) -> float:
+    inner = max((warm_up(a.value, at) for a in node.arguments if a.keyword is None), default=0.0)
+    window, function = at.window(node), base.registry().get(node.function)
+    if node.function == "surely" or function is None or window is None or window[1] != STEPS:
+        return inner if node.function != "surely" else 0.0
+    if not any(p.takes in (Takes.STREAM, Takes.CONDITION) for p in function.positional()):
+        return inner
+    origin = at.extent(at.given(node).get("from"))
+    return inner + window[0] + (origin[0] if origin is not None and origin[1] == STEPS else 0.0)
