@@ -253,10 +253,11 @@ BAD_PROFILES = {
 }
 
 
+@pytest.mark.parametrize("taken", [None, "night"], ids=["not taken", "taken"])
 @pytest.mark.parametrize("name", BAD_PROFILES)
-def test_a_bad_profile_is_a_finding_though_nobody_takes_it(name: str) -> None:
+def test_a_bad_profile_is_one_finding_whether_it_is_taken_or_not(name: str, taken: str | None) -> None:
     settings, code = BAD_PROFILES[name]
-    found = read("p", text=f"{PARAMS}{A_PARAM_RULE}profile night {{ {settings} }}")[1]
+    found = read("p", text=f"{PARAMS}{A_PARAM_RULE}profile night {{ {settings} }}", profile=taken)[1]
     assert [d.code for d in found if d.is_error] == [code]
 
 

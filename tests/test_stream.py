@@ -164,6 +164,15 @@ def test_all_members_that_come_in_one_step_join() -> None:
     assert [t.member for t in out] == ["act/layer_0", "act/layer_1"]
 
 
+def test_a_range_is_a_part_of_a_declared_family() -> None:
+    text = 'metric act/*/x = "activations/*/max"\nwhen any(act/{0..3}/x > 3) -> orange'
+    out = []
+    stream = Stream(policy_of(text))
+    for step, name in enumerate(["activations/7/max", "activations/2/max"]):
+        out += stream.push({name: 9.0}, step)
+    assert [t.step for t in out + stream.finish()] == [1]
+
+
 def cost_of_a_step(window: int) -> float:
     rules = [
         f"when m{i % 10} > {50 + i} * {f}(m{i % 10}, {window} steps) for 20 steps -> yellow"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
@@ -78,19 +79,27 @@ class Metrics:
         """Have `join` called with what the stars stand for, for each member logged so far and to come."""
         watch = self._watches.get(family)
         if watch is None:
-            declared = self.scope.metric_family(family)
-            watch = self._watches[family] = _Watch(declared.logged if declared is not None else (family,))
+            watch = self._watches[family] = _Watch(self._patterns(family))
         watch.joins.append(join)
         for star in list(watch.stars):
             join(star)
 
+    def _patterns(self, family: str) -> tuple[str, ...]:
+        """The shapes under which members are logged. `act/{0..3}/x` is a part of a declared `act/*/x`."""
+        for metric in self.scope.metrics.values():
+            if metric.family and _any_number(metric.name) == _any_number(family):
+                return metric.logged
+        return (family,)
+
     def see(self, name: str) -> bool:
         """A name is logged for the first time; whether it joined a family."""
         joined = False
-        for watch in list(self._watches.values()):
+        for family, watch in list(self._watches.items()):
             for pattern in watch.patterns:
                 star = match_family(pattern, name)
-                if star is not None and star not in watch.stars:
+                if star is None or match_family(family, fill_family(family, star)) is None:
+                    continue
+                if star not in watch.stars:
                     watch.stars.append(star)
                     joined = True
                     for join in list(watch.joins):
@@ -101,3 +110,8 @@ class Metrics:
         """The canonical names of a family's members logged so far."""
         watch = self._watches.get(family)
         return [fill_family(family, star) for star in watch.stars] if watch is not None else []
+
+
+def _any_number(path: str) -> str:
+    """A family's path with each range written as a star."""
+    return re.sub(r"\{\d+\.\.\d+\}", "*", path)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import datetime
 import difflib
+import re
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,26 +17,49 @@ from vitalsdsl.expressions import Node
 from vitalsdsl.formatter import expression_text
 from vitalsdsl.parser import MAX_STATEMENTS, Parsed
 from vitalsdsl.reading import imported, parse_any
-from vitalsdsl.renaming import renamed, replaced
+from vitalsdsl.renaming import Renaming, replaced, with_rule_names
 from vitalsdsl.scope import name_rules, unique
 from vitalsdsl.source import Source, Span
 
 MAX_FILES = 100
 MAX_TOTAL = 4_000_000
+MAX_BROUGHT = 100_000
+"""What the `use` statements of one file may bring in together, before repeats are taken out."""
 
-_NAMED = (rules.Metric, rules.Param, rules.Let, rules.Event, rules.Phase, rules.Rule, rules.Profile)
+_DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
+
+_VALUES = (rules.Metric, rules.Param, rules.Let, rules.Event, rules.Phase, rules.Profile)
 _FIELDS = ("clear", "cooldown", "inhibits", "unknown", "because", "try_", "owner", "runbook")
+
+
+@dataclass(frozen=True)
+class Piece:
+    """A statement with the place where it was written (file and position in it) and the namespace under which it came."""
+
+    statement: rules.Statement
+    home: tuple[str, int]
+    space: str = ""
+
+
+@dataclass(frozen=True)
+class Merged:
+    """A file with all that it uses: the same whoever uses it, so each file is merged once."""
+
+    policy: rules.Policy
+    pieces: tuple[Piece, ...] = ()
+    broken: frozenset[str] = frozenset()
 
 
 @dataclass
 class Merge:
-    """Brings in what a policy uses, each file once for the same params."""
+    """Brings in what a policy uses. What comes twice under one name, with the same params, is one."""
 
     root: Path | None
     diagnostics: list[Diagnostic] = field(default_factory=list)
     sources: list[Source] = field(default_factory=list)
     broken: set[str] = field(default_factory=set)
-    _seen: set[tuple[Any, ...]] = field(default_factory=set)
+    _merged: dict[str, Merged] = field(default_factory=dict)
+    _known: dict[str, Source] = field(default_factory=dict)
     _total: int = 0
 
     def error(self, code: str, message: str, place: Span, label: str = "", help_: str = "") -> None:
@@ -43,69 +67,74 @@ class Merge:
 
     def merge(self, parsed: Parsed, chain: tuple[str, ...] = (), folder: Path | None = None) -> rules.Policy:
         """The policy with the statements of what it uses in the place of each `use`."""
+        self._total += len(parsed.policy.source.text)
+        merged = self._file(parsed, chain, folder)
+        self.broken |= merged.broken
+        return merged.policy
+
+    def _file(self, parsed: Parsed, chain: tuple[str, ...], folder: Path | None) -> Merged:
         policy = name_rules(parsed.policy)
         self.sources.append(policy.source)
-        self.broken |= parsed.broken_names
-        own_kinds = {_default_key(s) for s in policy.statements}
-        statements: list[rules.Statement] = []
-        for statement in policy.statements:
+        own = chain[-1] if chain else policy.source.name
+        broken = set(parsed.broken_names)
+        groups: list[tuple[list[Piece], Span]] = []
+        brought = 0
+        for place, statement in enumerate(policy.statements):
             if isinstance(statement, rules.Use):
-                for s in self._use(statement, chain, folder):
-                    key = _default_key(s)
-                    if key is None or key not in own_kinds and key not in {_default_key(o) for o in statements}:
-                        statements.append(s)
+                pieces, lost = self._use(statement, chain, folder)
+                broken |= lost
             else:
-                statements.append(statement)
-        if len(statements) > MAX_STATEMENTS:
-            place = statements[MAX_STATEMENTS].span
-            self.error("V030", f"with all that it uses this policy has over {MAX_STATEMENTS:,} statements", place)
-            statements = []
-        return replaced(policy, statements=tuple(self._without_clashes(statements)))
+                pieces = [Piece(statement, (own, place))]
+            groups.append((pieces, statement.span))
+            brought += len(pieces)
+            if brought > MAX_BROUGHT:
+                break
+        merged = _Joining(self, own, groups).run() if brought <= MAX_BROUGHT else []
+        if brought > MAX_BROUGHT or len(merged) > MAX_STATEMENTS:
+            place_of = groups[-1][1] if brought > MAX_BROUGHT else merged[MAX_STATEMENTS].statement.span
+            self.error("V030", f"with all that it uses this policy has over {MAX_STATEMENTS:,} statements", place_of)
+            merged = []
+        policy = replaced(policy, statements=tuple(piece.statement for piece in merged))
+        return Merged(policy, tuple(merged), frozenset(broken))
 
-    def _use(self, use: rules.Use, chain: tuple[str, ...], folder: Path | None) -> list[rules.Statement]:
-        found = imported(use.reference, use.span, self.root, folder)
+    def _use(self, use: rules.Use, chain: tuple[str, ...], folder: Path | None) -> tuple[list[Piece], frozenset[str]]:
+        """What a `use` brings in, under its names and with its params; and the names that are broken there."""
+        found = imported(use.reference, use.span, self.root, folder, self._known)
         if isinstance(found, Diagnostic):
             self.diagnostics.append(found)
-            return []
+            return [], frozenset()
         key, source = found
         if key in chain:
             shown = " -> ".join([*(Path(k).name for k in chain[chain.index(key) :]), Path(key).name])
             self.error("V507", "this file uses itself", use.span, shown, "break the circle")
-            return []
+            return [], frozenset()
+        merged = self._merged.get(key) or self._read(key, source, use, chain)
+        if merged is None:
+            return [], frozenset()
+        values = [setting for setting in use.values if setting.name not in merged.broken]
+        for place, setting in enumerate(values):
+            if setting.name in {earlier.name for earlier in values[:place]}:
+                self.error("V014", f"`{setting.name}` is set twice by this `use`", setting.span, "again", "keep one")
+        statements = self.set_params((piece.statement for piece in merged.pieces), values, use.span)
+        statements = [replaced(s, origin=use.reference) if isinstance(s, rules.Rule) else s for s in statements]
+        space = use.namespace
+        if space is None:
+            return [replace(piece, statement=s) for piece, s in zip(merged.pieces, statements)], merged.broken
+        rename = Renaming(statements, space)
+        pieces = [Piece(rename(s), p.home, f"{space}.{p.space}") for p, s in zip(merged.pieces, statements)]
+        return pieces, frozenset(f"{space}.{name}" for name in merged.broken)
+
+    def _read(self, key: str, source: Source, use: rules.Use, chain: tuple[str, ...]) -> Merged | None:
         self._total += len(source.text)
         if len(self.sources) >= MAX_FILES or self._total > MAX_TOTAL:
             self.error("V030", f"a policy is made of at most {MAX_FILES} files and 4 million characters", use.span)
-            return []
-        values = tuple(sorted((s.name, expression_text(s.value)) for s in use.values))
-        if (key, use.namespace, values) in self._seen:
-            return []
-        self._seen.add((key, use.namespace, values))
+            return None
+        self._known[key] = source
         parsed = parse_any(source)
         self.diagnostics += parsed.diagnostics
         inner_folder = None if key.startswith("pack:") else Path(key).parent
-        merged = self.merge(parsed, (*chain, key), inner_folder)
-        statements = self.set_params(merged.statements, use.values, use.span)
-        statements = [replaced(s, origin=use.reference) if isinstance(s, rules.Rule) else s for s in statements]
-        return renamed(statements, use.namespace) if use.namespace is not None else statements
-
-    def _without_clashes(self, statements: list[rules.Statement]) -> list[rules.Statement]:
-        kept: list[rules.Statement] = []
-        first: dict[str, rules.Statement] = {}
-        for statement in statements:
-            name = getattr(statement, "name", None) if isinstance(statement, _NAMED) else None
-            if isinstance(statement, rules.Rule) and not statement.written and name in first:
-                statement = replaced(statement, name=unique(statement.name, set(first)))
-                name = statement.name
-            other = first.get(name) if name is not None else None
-            if other is not None and other.span.source is not statement.span.source:
-                where = other.span
-                help_ = f"it is also defined at {where!r}: bring that file in with `as NAME`"
-                self.error("V310", f"`{name}` is defined in two files", statement.span, "second one", help_)
-                continue
-            if name is not None:
-                first.setdefault(name, statement)
-            kept.append(statement)
-        return kept
+        merged = self._merged[key] = self._file(parsed, (*chain, key), inner_folder)
+        return merged
 
     # ---------------------------------------------------------------- params
 
@@ -194,7 +223,9 @@ class Merge:
         if disable.until is None:
             return True
         try:
-            until = datetime.date.fromisoformat(disable.until)
+            # `fromisoformat` alone takes other forms too, and more of them from one Python to the next.
+            form = disable.until if _DATE.fullmatch(disable.until) else ""
+            until = datetime.date.fromisoformat(form)
         except ValueError:
             self.error("V073", f"`{disable.until}` is no date", disable.span, 'write it as "2027-01-15"')
             return True
@@ -213,6 +244,76 @@ def size(value: Node) -> float:
 
 def _unit(length: ex.Length) -> str:
     return "time" if length.is_time else length.unit
+
+
+class _Joining:
+    """The statements of one file: its own, and those of each `use`, in one list without repeats and clashes."""
+
+    def __init__(self, merge: Merge, own: str, groups: list[tuple[list[Piece], Span]]) -> None:
+        self._merge = merge
+        self._own = own
+        self._groups = groups
+        every = [piece for pieces, _ in groups for piece in pieces]
+        self._written = {p.statement.name for p in every if isinstance(p.statement, rules.Rule) and p.statement.written}
+        self._defaults = {_default_key(p.statement) for p in every if p.home[0] == own} - {None}
+        self._seen: dict[tuple[tuple[str, int], str], rules.Statement] = {}
+        self._values: dict[str, Piece] = {}
+        self._rules: dict[str, Piece] = {}
+
+    def run(self) -> list[Piece]:
+        out: list[Piece] = []
+        for pieces, place in self._groups:
+            names: dict[str, str] = {}
+            kept = [piece for piece in pieces if self._is_new(piece, names, place)]
+            self._defaults |= {_default_key(piece.statement) for piece in kept} - {None}
+            self._name_rules(kept, names)
+            for piece in kept:
+                piece = replace(piece, statement=with_rule_names(piece.statement, names))
+                self._seen[piece.home, piece.space] = piece.statement
+                if not self._clashes(piece):
+                    out.append(piece)
+        return out
+
+    def _is_new(self, piece: Piece, names: dict[str, str], place: Span) -> bool:
+        """Whether a statement is neither here already nor said otherwise by the using file."""
+        statement = piece.statement
+        if piece.home[0] != self._own and _default_key(statement) in self._defaults:
+            return False
+        first = self._seen.get((piece.home, piece.space))
+        if first is None:
+            return True
+        if isinstance(first, rules.Rule) and isinstance(statement, rules.Rule) and first.name != statement.name:
+            names[statement.name] = first.name
+        if isinstance(first, rules.Param) and isinstance(statement, rules.Param):
+            self._same_params(first, statement, place)
+        return False
+
+    def _same_params(self, first: rules.Param, second: rules.Param, place: Span) -> None:
+        if size(first.value) != size(second.value):
+            values = f"{expression_text(first.value)} and {expression_text(second.value)}"
+            message = f"one file comes twice, with `{first.name}` = {values}"
+            self._merge.error("V310", message, place, "second time", "bring one of them in with `as NAME`")
+
+    def _name_rules(self, kept: list[Piece], names: dict[str, str]) -> None:
+        """Rules of one clause give way: to rules whose name is written, then to those before them."""
+        rules_here = [p.statement for p in kept if isinstance(p.statement, rules.Rule)]
+        taken = set(self._rules) | self._written | {rule.name for rule in rules_here}
+        for rule in rules_here:
+            if not rule.written and (rule.name in self._rules or rule.name in self._written):
+                names[rule.name] = unique(rule.name, taken)
+                taken.add(names[rule.name])
+
+    def _clashes(self, piece: Piece) -> bool:
+        statement = piece.statement
+        if not isinstance(statement, (rules.Rule, *_VALUES)):
+            return False
+        table = self._rules if isinstance(statement, rules.Rule) else self._values
+        other = table.setdefault(statement.name, piece)
+        if other is piece or (other.home[0], other.space) == (piece.home[0], piece.space):
+            return False
+        help_ = f"it is also defined at {other.statement.span!r}: bring that file in with `as NAME`"
+        self._merge.error("V310", f"`{statement.name}` is defined in two files", statement.span, "second one", help_)
+        return True
 
 
 def _default_key(statement: rules.Statement) -> tuple[Any, ...] | None:

@@ -113,16 +113,19 @@ def _source(name: str) -> Source | Diagnostic:
 def _with_settings(
     merge: Merge, policy: rules.Policy, settings: Mapping[str, object], profile: str | None
 ) -> rules.Policy:
+    statements = list(policy.statements)
     values: list[rules.Setting] = []
     place = policy.source.span(0, 0)
-    for known in policy.of(rules.Profile):
-        _check_profile(merge, policy, known)
     if profile is not None:
-        names = [p.name for p in policy.of(rules.Profile)]
-        if profile not in names:
+        found = next((p for p in policy.of(rules.Profile) if p.name == profile), None)
+        if found is None:
+            names = [p.name for p in policy.of(rules.Profile)]
             hint = _near(profile, names) or f"profiles: {', '.join(names) or 'none'}"
             merge.error("V311", f"there is no profile `{profile}`", place, "", hint)
-        values += next((p.settings for p in policy.of(rules.Profile) if p.name == profile), ())
+        else:
+            said = len(merge.diagnostics)
+            statements = merge.set_params(statements, found.settings, place)
+            del merge.diagnostics[said:]  # the checker says what is wrong with a profile, taken or not
     for name, value in settings.items():
         text = str(value)
         given = Source(f"--set {name}", text)
@@ -131,18 +134,7 @@ def _with_settings(
             merge.error("V312", f"`{text}` is no value for `{name}`", given.span(0, len(text)), "a number or a length")
         else:
             values.append(rules.Setting.build(given.span(0, len(text)), name=name, value=parsed))
-    return replaced(policy, statements=tuple(merge.set_params(policy.statements, values, place)))
-
-
-def _check_profile(merge: Merge, policy: rules.Policy, profile: rules.Profile) -> None:
-    """What is wrong with a profile, also while nobody takes it: it will be needed on a bad day."""
-    seen: set[str] = set()
-    for setting in profile.settings:
-        if setting.name in seen:
-            merge.error("V014", f"`{setting.name}` is set twice in this profile", setting.span, "again", "keep one")
-        seen.add(setting.name)
-    own = [s for s in profile.settings if s.name not in merge.broken]
-    merge.set_params(policy.statements, own, profile.span)
+    return replaced(policy, statements=tuple(merge.set_params(statements, values, place)))
 
 
 def _near(name: str, known: Iterable[str]) -> str:

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import codecs
 import difflib
 import importlib
+from collections.abc import Mapping
 from pathlib import Path
 
 from vitalsdsl.diagnostic import Diagnostic, Severity
 from vitalsdsl.packs import pack, packs
 from vitalsdsl.parser import MAX_CHARACTERS, Parsed, parse
 from vitalsdsl.source import Source, Span
+
+SUFFIXES = (".vitals", ".yaml", ".yml")
 
 
 def is_yaml(name: str) -> bool:
@@ -35,13 +39,16 @@ def tests_of(policy: Path) -> list[Path]:
 def read_file(name: str) -> Source | Diagnostic:
     """The text of a file that the user named, or why there is none."""
     try:
-        data = Path(name).read_bytes()[: 4 * MAX_CHARACTERS + 4]
+        with Path(name).open("rb") as file:
+            data = file.read(4 * MAX_CHARACTERS + 4)
     except IsADirectoryError:
         return refused(name, "V071", f"{name} is a folder", "name a file in it")
     except OSError as error:
         return refused(name, "V071", f"{name} cannot be read: {(error.strerror or 'no access').lower()}", "")
     try:
-        return Source(name, data.decode("utf-8"))
+        # What is cut off in the middle of a character is too long anyhow, and refused as that.
+        whole = len(data) < 4 * MAX_CHARACTERS + 4
+        return Source(name, codecs.getincrementaldecoder("utf-8")().decode(data, final=whole))
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
         return refused(name, "V031", f"{name} is not UTF-8 text (line {line})", "save it as UTF-8")
@@ -52,11 +59,17 @@ def refused(name: str, code: str, message: str, help_: str) -> Diagnostic:
     return Diagnostic(code, Severity.ERROR, message, Source(name, "").span(0, 0), help=(help_,) if help_ else ())
 
 
-def imported(reference: str, place: Span, root: Path | None, folder: Path | None) -> tuple[str, Source] | Diagnostic:
+def imported(
+    reference: str, place: Span, root: Path | None, folder: Path | None, known: Mapping[str, Source] | None = None
+) -> tuple[str, Source] | Diagnostic:
     """What `use "REFERENCE"` brings in: a key that is the same for the same file, and its text.
 
-    Only packs and files in the top policy's own folder `root`; `folder` is that of the using file.
+    Only packs and files in the top policy's own folder `root`; `folder` is that of the using file. What is `known` by its
+    key already is not read again.
     """
+    known = known or {}
+    if reference in known:
+        return reference, known[reference]
     if reference.startswith("pack:"):
         return _pack(reference, place)
     if ":" in reference.split("/")[0]:
@@ -68,25 +81,33 @@ def imported(reference: str, place: Span, root: Path | None, folder: Path | None
     try:
         path = (folder / reference).resolve()
         inside = path.is_relative_to(root.resolve()) and not Path(reference).is_absolute()
+        there = path.is_file()
     except (OSError, ValueError, RuntimeError):
-        return _finding("V071", f"`{reference}` is no file name", place, "", "")
+        return _finding("V071", "this is no file name", place, "", "")
     if not inside:
         help_ = "move the file beside this policy, or make a pack of it"
         return _finding("V072", "a policy uses only files of its own folder", place, "this leads out of it", help_)
-    if not path.is_file():
+    if path.suffix.lower() not in SUFFIXES:
+        # Anything else, such as a file of secrets, would be quoted in what is said about it.
+        return _finding(
+            "V072", f"`{reference}` is no rule file", place, "its name says so", "it ends in .vitals or .yaml"
+        )
+    if str(path) in known:
+        return str(path), known[str(path)]
+    if not there:
         near = difflib.get_close_matches(path.name, [p.name for p in _siblings(path)], 1)
         help_ = f"did you mean `{near[0]}`?" if near else ""
         return _finding("V071", f"there is no file `{reference}`", place, "not found", help_)
     source = read_file(str(path))
     if isinstance(source, Diagnostic):
         return _finding(source.code, source.message.replace(str(path), f"`{reference}`"), place, "", "")
-    shown = path.relative_to(root.resolve())
-    return str(path), Source(str(shown), source.text)
+    # As the user would write it from where they are: tools open files by it.
+    return str(path), Source(str(root / path.relative_to(root.resolve())), source.text)
 
 
 def _siblings(path: Path) -> list[Path]:
     try:
-        return [p for p in path.parent.iterdir() if p.suffix in (".vitals", ".yaml", ".yml")]
+        return [p for p in path.parent.iterdir() if p.suffix.lower() in SUFFIXES]
     except OSError:
         return []
 

@@ -95,6 +95,16 @@ PAGES: dict[str, str] = {
     "Not so:  -> red do pause, stop\nBut so:  -> red do stop",
     "V084": "A cooldown and a limit are lengths in steps, epochs or tokens, or times.\n\n"
     "Not so:  limit rollback 3 per 10 samples\nBut so:  limit rollback 3 per 10000 steps",
+    "V075": (
+        "A part of a series in a test is none. A part is `1.0 x500`, `3->1 x50`, `2 x100 ~0.1`, `nan`, `gap x10`,\n"
+        "`dup 2` or `@2000: 1`; commas stand between, and steps only go up."
+        '\n\nNot so:  series: {loss: "3->1, 2 x0"}\nBut so:  series: {loss: "3->1 x50, 2"}'
+    ),
+    "V076": (
+        "A test says something that cannot be: a step that is none, two tests of one name, both a series and a run."
+        "\n\nNot so:  expect: [{steps: 520..500, rule: r, to: red}]\n"
+        "But so:  expect: [{steps: 500..520, rule: r, to: red}]"
+    ),
     "V310": 'Two files define one name.\n\nNot so:  use "a.vitals" use "b.vitals"\nBut so:  use "a.vitals" as a use "b.vitals" as b',
     "V311": (
         "There is no param (or profile) of that name."
@@ -133,5 +143,10 @@ PAGES: dict[str, str] = {
         "A comment or a disable that silences has expired, or silences nothing. It is written\n"
         "`# vitals: off V104 until 2027-01-15 because …`."
         "\n\nNot so:  # vitals: off V215\nBut so:  # vitals: off V215 until 2027-01-15 because the curve is known"
+    ),
+    "V606": (
+        "A test expects nothing, and nothing could come: no condition was known at any step. Give the series more\n"
+        "points than the longest window takes, or look for a metric's name that is spelt otherwise."
+        '\n\nNot so:  series: {loss: "9 x3"}  # under a window of 500 steps\nBut so:  series: {loss: "2 x600"}'
     ),
 }

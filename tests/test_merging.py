@@ -1,0 +1,187 @@
+"""Files that use each other: whose names are whose, what comes once, and that no rule is lost on the way."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from vitalsdsl import load, replay
+from vitalsdsl.policy import read
+from vitalsdsl.rules import Rule
+
+A_RULE = "rule hot { when loss > 3 -> orange }"
+RUN = [{"step": 1, "loss": 9.0, "a/3/max": 9.0, "m": 1.0}, {"step": 2, "loss": 9.0, "a/3/max": 9.0, "m": 1.0}]
+
+
+def folder(tmp_path: Path, files: dict[str, str]) -> Path:
+    for name, text in files.items():
+        (tmp_path / name).write_text(text, "utf-8")
+    return tmp_path / "p.vitals"
+
+
+def fired(tmp_path: Path, files: dict[str, str]) -> list[str]:
+    return [t.rule for t in replay(load(folder(tmp_path, files)), RUN) if t.step == 1]
+
+
+def errors(tmp_path: Path, files: dict[str, str]) -> list[str]:
+    return [d.code for d in read(folder(tmp_path, files))[1] if d.is_error]
+
+
+FIRES = {
+    "a rule called like its metric": ("rule loss { when loss > 3 -> orange }", ["ns.loss"]),
+    "a member of a declared family": ('metric act/*/x = "a/*/max" rule r { when act/3/x > 3 -> orange }', ["ns.r"]),
+    "a member of a let family": ("let g/* = a/*/max - 1 rule r { when g/3 > 3 -> orange }", ["ns.r"]),
+    "a declared metric in quotes": ('metric "my loss" = "loss" rule r { when "my loss" > 3 -> orange }', ["ns.r"]),
+    "a quoted metric called like a param": ('param loss = 1 rule r { when "loss" > 3 -> orange }', ["ns.r"]),
+    "a function's own word": (
+        'metric median = "m" rule r { when loss >= baseline(loss, 1 samples, by: median) -> orange }',
+        ["ns.r"],
+    ),
+    "a rule changed by its own file": (
+        "rule r { when loss > 99 -> orange } override r { when loss > 3 -> orange }",
+        ["ns.r"],
+    ),
+    "a rule that its own file switches off": (f'{A_RULE} disable hot because "noise"', []),
+}
+
+
+@pytest.mark.parametrize("name", FIRES)
+def test_a_rule_under_a_namespace_does_what_it_did_before(name: str, tmp_path: Path) -> None:
+    used, expected = FIRES[name]
+    files = {"p.vitals": 'use "a.vitals" as ns', "a.vitals": used}
+    assert fired(tmp_path, files) == expected
+    plain = fired(tmp_path, {"p.vitals": 'use "a.vitals"', "a.vitals": used})
+    assert plain == [rule.removeprefix("ns.") for rule in expected]
+
+
+def test_a_file_under_two_names_has_all_its_names_under_both(tmp_path: Path) -> None:
+    files = {"a.vitals": 'use "c.vitals" rule hot { when spike -> orange }', "c.vitals": "event spike = loss > 3"}
+    both = {"p.vitals": 'use "a.vitals" as x\nuse "a.vitals" as y', **files}
+    assert fired(tmp_path, both) == ["x.hot", "y.hot"]
+
+
+@pytest.mark.parametrize("uses", ['use "c.vitals" as x use "a.vitals" as x', 'use "a.vitals" as x use "c.vitals" as x'])
+def test_what_came_before_under_the_same_name_is_not_lost_to_who_uses_it(uses: str, tmp_path: Path) -> None:
+    files = {"a.vitals": 'use "c.vitals" rule hot { when spike -> orange }', "c.vitals": "event spike = loss > 3"}
+    assert fired(tmp_path, {"p.vitals": uses, **files}) == ["x.hot"]
+
+
+def test_namespaces_nest(tmp_path: Path) -> None:
+    used = 'use "c.vitals" as inner rule hot { when inner.spike -> orange }'
+    files = {"a.vitals": used, "c.vitals": "event spike = loss > 3"}
+    assert fired(tmp_path, {"p.vitals": 'use "a.vitals" as x', **files}) == ["x.hot"]
+
+
+def test_a_file_disables_its_own_one_line_rule_though_that_had_to_take_another_name(tmp_path: Path) -> None:
+    used = 'when loss > 3 -> orange\ndisable loss_orange because "noise"'
+    files = {"p.vitals": 'when loss > 4 -> orange\nuse "a.vitals"', "a.vitals": used}
+    assert fired(tmp_path, files) == ["loss_orange"]
+    rules = load(tmp_path / "p.vitals").policy.of(Rule)
+    assert [(r.name, r.body.disabled) for r in rules] == [("loss_orange", False), ("loss_orange_2", True)]
+
+
+def test_a_one_line_rule_gives_way_to_a_written_name_wherever_that_stands(tmp_path: Path) -> None:
+    files = {
+        "p.vitals": 'use "a.vitals"\nrule loss_orange { when loss > 99 -> orange }',
+        "a.vitals": "when loss > 3 -> orange",
+    }
+    assert fired(tmp_path, files) == ["loss_orange_2"]
+
+
+def test_a_rule_and_an_event_of_two_files_may_share_a_name_as_in_one(tmp_path: Path) -> None:
+    files = {"p.vitals": 'use "a.vitals"\nrule spike { when spike -> orange }', "a.vitals": "event spike = loss > 3"}
+    assert fired(tmp_path, files) == ["spike"]
+
+
+@pytest.mark.parametrize(("first", "second", "codes"), [
+    ("", " with k = 3.0", []),
+    (" with k = 4", " with k = 4.0", []),
+    ("", " with k = 4", ["V310"]),
+    (" with k = 5", " with k = 4", ["V310"]),
+    (" as x with k = 5", " as y with k = 4", []),
+    (" with k = 4, k = 5", "", ["V014", "V310"]),
+])  # fmt: skip
+def test_a_file_twice_with_the_same_params_is_one(first: str, second: str, codes: list[str], tmp_path: Path) -> None:
+    uses = f'use "a.vitals"{first}\nuse "a.vitals"{second}'
+    assert errors(tmp_path, {"p.vitals": uses, "a.vitals": "param k = 3\nrule r { when loss > k -> orange }"}) == codes
+
+
+def test_what_is_broken_in_a_used_file_is_said_once(tmp_path: Path) -> None:
+    files = {"p.vitals": 'use "a.vitals" as x\nrule r { when x.spike -> orange }', "a.vitals": "event spike = loss >"}
+    assert errors(tmp_path, files) == ["V035"]
+
+
+def test_findings_in_a_used_file_name_it_as_the_user_would(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "rules").mkdir()
+    folder(tmp_path / "rules", {"p.vitals": 'use "a.vitals"', "a.vitals": "when loss -> red"})
+    monkeypatch.chdir(tmp_path)
+    assert [d.span.source.name for d in read("rules/p.vitals")[1]] == [str(Path("rules") / "a.vitals")]
+
+
+REFUSED = {
+    "a path beyond all length": ("a/" * 3000 + "b.vitals", "V071"),
+    "a name beyond all length": ("a" * 3000 + ".vitals", "V071"),
+    "a file of another kind": ("secret.env", "V072"),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_is_no_rule_file_is_neither_read_nor_quoted(name: str, tmp_path: Path) -> None:
+    reference, code = REFUSED[name]
+    path = folder(tmp_path, {"p.vitals": f'{A_RULE}\nuse "{reference}"', "secret.env": "TOKEN=hush"})
+    found = [d for d in read(path)[1] if d.is_error]
+    assert [d.code for d in found] == [code]
+    assert "hush" not in found[0].render() and len(found[0].message) <= 90
+
+
+def test_no_more_is_read_than_a_policy_may_hold(tmp_path: Path) -> None:
+    path = folder(tmp_path, {"p.vitals": "#" + "é" * 5_000_000})
+    assert [d.code for d in read(path)[1]] == ["V030"]
+
+
+@pytest.mark.parametrize("date", ["20270115", "2027-W03-5", "2027-1-5"])
+def test_a_date_has_one_form(date: str) -> None:
+    found = read("p", text=f'{A_RULE}\ndisable hot because "x" until "{date}"')[1]
+    assert [d.code for d in found if d.is_error] == ["V073"]
+
+
+def test_files_that_double_at_each_use_are_refused_in_little_time(tmp_path: Path) -> None:
+    files = {f"f{i}.vitals": f'use "f{i + 1}.vitals" as a\nuse "f{i + 1}.vitals" as b' for i in range(60)}
+    assert "V030" in errors(tmp_path, {"p.vitals": 'use "f0.vitals"', **files, "f60.vitals": A_RULE})
+
+
+def test_files_that_share_at_each_use_are_one_each(tmp_path: Path) -> None:
+    files = {f"f{i}.vitals": f'use "f{i + 1}.vitals"\nuse "f{i + 1}.vitals"' for i in range(60)}
+    assert fired(tmp_path, {"p.vitals": 'use "f0.vitals"', **files, "f60.vitals": A_RULE}) == ["hot"]
+
+
+EDGES = st.lists(st.tuples(st.integers(0, 4), st.integers(0, 4), st.sampled_from(["", " as x", " as y"])), max_size=8)
+
+
+@given(EDGES)
+@settings(max_examples=60, deadline=None)
+def test_a_rule_of_each_used_file_fires_under_each_of_its_names(
+    tmp_path_factory: pytest.TempPathFactory, edges: list[tuple[int, int, str]]
+) -> None:
+    """File i uses only files above i: no circle. Each holds an event, and a rule that reads it."""
+    uses: dict[int, list[tuple[int, str]]] = {i: [] for i in range(5)}
+    for a, b, name in edges:
+        if a != b:
+            uses[min(a, b)].append((max(a, b), name))
+    files = {
+        f"f{i}.vitals": "\n".join(f'use "f{j}.vitals"{name}' for j, name in uses[i])
+        + f"\nevent e{i} = loss > 3\nrule r{i} {{ when e{i} -> orange }}"
+        for i in range(5)
+    }
+
+    def names(i: int) -> set[str]:
+        found = {f"r{i}"}
+        for j, name in uses[i]:
+            found |= {f"{name[4:]}.{inner}" if name else inner for inner in names(j)}
+        return found
+
+    folder_ = tmp_path_factory.mktemp("m")
+    assert set(fired(folder_, {"p.vitals": 'use "f0.vitals"', **files})) == names(0)
