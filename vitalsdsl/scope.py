@@ -103,11 +103,6 @@ class Scope:
                     return let, star
         return None
 
-    def metric_family(self, path: str) -> written.Metric | None:
-        """The declaration `metric act/*/absmax = …` of a family, by its own path."""
-        metric = self.metrics.get(path)
-        return metric if metric is not None and metric.family else None
-
     def names(self) -> Iterable[str]:
         """All names that are defined here."""
         for table in (self.metrics, self.params, self.lets, self.events, self.phases):
