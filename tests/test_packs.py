@@ -25,7 +25,7 @@ def install(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, packages: dict[str,
         points.append(EntryPoint(package, package, found.GROUP))
         monkeypatch.delitem(sys.modules, package, raising=False)
     monkeypatch.syspath_prepend(str(tmp_path))
-    monkeypatch.setattr(found, "entry_points", lambda group: sorted(points, key=lambda p: p.name))
+    monkeypatch.setattr("importlib.metadata.entry_points", lambda group: sorted(points, key=lambda p: p.name))
 
 
 def test_a_third_partys_pack_is_found_by_its_entry_point(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -51,7 +51,7 @@ def test_a_package_that_is_broken_hides_no_other(name: str, monkeypatch: pytest.
 def test_an_entry_point_that_outlived_its_package_hides_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
     gone = [EntryPoint("gone", "f6_no_such_package", found.GROUP), EntryPoint("odd", "a:b c", found.GROUP)]
     own = EntryPoint("vitalsdsl", "vitalsdsl_rules", found.GROUP)
-    monkeypatch.setattr(found, "entry_points", lambda group: [*gone, own])
+    monkeypatch.setattr("importlib.metadata.entry_points", lambda group: [*gone, own])
     assert list(found.packs()) == ["core"]
 
 

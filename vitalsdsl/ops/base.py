@@ -4,13 +4,14 @@ the reference alike. Adding one needs no edit anywhere else.
 
 from __future__ import annotations
 
+import functools
 import importlib
 import math
 import pkgutil
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeVar, cast
 
 from vitalsdsl.kernels.state import State
 from vitalsdsl.kernels.window import Window
@@ -214,28 +215,59 @@ def stream(function: type[Stateful], points: Iterable[Any], **arguments: Any) ->
     return values
 
 
-FUNCTIONS: dict[str, type[Function]] = {}
-AGGREGATES: dict[str, type[Aggregate]] = {}
+Kept = TypeVar("Kept", bound=Function)
 
 
-def _register(package: str) -> None:
-    for module in sorted(pkgutil.iter_modules(importlib.import_module(package).__path__), key=lambda m: m.name):
-        if module.name == "base":
-            continue
-        for value in vars(importlib.import_module(f"{package}.{module.name}")).values():
-            if isinstance(value, type) and issubclass(value, Function) and "name" in value.__dict__:
-                table: dict[str, Any] = AGGREGATES if issubclass(value, Aggregate) else FUNCTIONS
-                table[value.name] = value
+class Registry(Mapping[str, type[Kept]]):
+    """Functions of the language by name. A file is loaded when its function is first asked for by name, or with all
+    others when they are gone through: to check a policy, the functions that it does not call need not be read.
+    """
+
+    def __init__(self, is_kept: Callable[[type[Function]], bool]) -> None:
+        self._is_kept = is_kept
+        self._known: dict[str, type[Kept] | None] = {}
+
+    def __getitem__(self, name: str) -> type[Kept]:
+        if name not in self._known:
+            self._known[name] = self._find(name)
+        found = self._known[name]
+        if found is None:
+            raise KeyError(name)
+        return found
+
+    def _find(self, name: str) -> type[Kept] | None:
+        if name not in _files():
+            return None
+        for value in vars(importlib.import_module(f"{_PACKAGE}.{name}")).values():
+            if isinstance(value, type) and issubclass(value, Function) and value.__dict__.get("name") == name:
+                if self._is_kept(value):
+                    return cast("type[Kept]", value)
+        return None
+
+    def __iter__(self) -> Iterator[str]:
+        return (name for name in _files() if name in self)
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
 
 
-def registry() -> dict[str, type[Function]]:
+@functools.cache
+def _files() -> tuple[str, ...]:
+    """The names of all functions, which are those of their files."""
+    package = importlib.import_module(_PACKAGE)
+    return tuple(sorted(m.name for m in pkgutil.iter_modules(package.__path__) if m.name != "base"))
+
+
+_PACKAGE = __name__.rpartition(".")[0]
+_functions: Registry[Function] = Registry(lambda kind: not issubclass(kind, Aggregate))
+_aggregates: Registry[Aggregate] = Registry(lambda kind: issubclass(kind, Aggregate))
+
+
+def registry() -> Registry[Function]:
     """All functions that are not only aggregates, by name, from the files of this package."""
-    if not FUNCTIONS:
-        _register("vitalsdsl.ops")
-    return FUNCTIONS
+    return _functions
 
 
-def aggregates() -> dict[str, type[Aggregate]]:
+def aggregates() -> Registry[Aggregate]:
     """All functions over the members of a family, by name."""
-    registry()
-    return AGGREGATES
+    return _aggregates
