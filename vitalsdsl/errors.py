@@ -23,6 +23,26 @@ class SourceError(VitalsError):
     """A file, run or stream cannot be read as training metrics. Raised by readers, with the place."""
 
 
+class TrackerError(VitalsError):
+    """A tracker does not answer as it should: it is down, slow, or refuses. Raised by what reads and acts from outside.
+
+    Trying again later is right unless it `is_final` (a key that is refused, a project that is not there). `retry_after`
+    is how many seconds the tracker itself asks to be left alone, where it says so.
+    """
+
+    def __init__(self, message: str, *, retry_after: float | None = None, is_final: bool = False) -> None:
+        super().__init__(message)
+        self.retry_after = retry_after
+        self.is_final = is_final
+
+
+class RunGone(TrackerError):
+    """A run that was watched is there no longer. Raised by feeds; what was read of it still counts."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message, is_final=True)
+
+
 class StateError(VitalsError):
     """Saved rule state does not belong to this policy, or is damaged. Raised when state is restored."""
 

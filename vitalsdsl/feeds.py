@@ -1,0 +1,115 @@
+"""Runs that go on elsewhere: where points come from while a run is watched from outside.
+
+A target (one run, a project, an experiment) finds feeds; a feed is one run, read on from a cursor. The cursor is plain
+data and holds all that reading on needs, so that a watcher that was killed goes on where its store says, and nothing is
+read twice or left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from importlib.metadata import EntryPoint, entry_points
+from typing import Any, Protocol
+
+from vitalsdsl.errors import MissingExtraError, UsageError
+from vitalsdsl.points import Rewind, Row, RunInfo
+from vitalsdsl.policy import LoadedPolicy
+from vitalsdsl.tracker import Port
+
+GROUP = "vitalsdsl.targets"
+
+Cursor = Mapping[str, Any]
+"""Where reading goes on: plain data that JSON can hold, small whatever the length of the run. Only its feed reads it."""
+
+
+@dataclass(frozen=True)
+class Batch:
+    """What one reading of a feed gave.
+
+    `events` are in the order in which the run logged them, each given once over all readings. With `more` there is more
+    to be had at once; a batch holds some ten thousand points at most, so that a long history never stands in memory.
+    `is_over`: the run has ended and all of it has been given. `notes` are what the feed decided or noticed, to be said
+    once each (`the step is taken from train/global_step`, `bad blocks: 2`).
+    """
+
+    events: Sequence[Row | Rewind]
+    cursor: Cursor
+    more: bool = False
+    is_over: bool = False
+    notes: tuple[str, ...] = ()
+
+
+class Feed(Protocol):
+    """One run that is watched from outside."""
+
+    @property
+    def uri(self) -> str:
+        """The run among all runs anywhere, and the same for every watcher: `mlflow:http://host:5000/RUN_ID`."""
+
+    @property
+    def info(self) -> RunInfo:
+        """What is known of it. `name` is the run's own id, as in its own process: transition ids are made of it."""
+
+    def read(self, cursor: Cursor | None) -> Batch:
+        """What came after the cursor (None: from the beginning of the run).
+
+        One or a few requests, each with a timeout. Raises TrackerError where the tracker does not answer as it should
+        (nothing is lost: the same cursor is read again later), RunGone where the run has been deleted.
+        """
+
+    def ports(self, policy: LoadedPolicy) -> Sequence[Port]:
+        """What can be done on the run from outside, under a policy: its tags, its alerts, copies kept with it."""
+
+    def close(self) -> None:
+        """Give back what is open."""
+
+
+class Target(Protocol):
+    """What a watcher was pointed at."""
+
+    def find(self) -> Sequence[Feed]:
+        """The runs that are there now, the oldest first. Called again and again, and cheap: one request or a few.
+
+        A run found before is found again (by the same `uri`), as a new object or the same. Raises TrackerError.
+        """
+
+    def close(self) -> None:
+        """Give back what is open."""
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What of a target is to be watched, and how its rows are to be read.
+
+    `tags` must all be on a run, with these values (None: with any, or as a bare tag). With `finished`, runs that have
+    ended are found too. `step_key` is the logged name that is the training step.
+    """
+
+    tags: Mapping[str, str | None] = field(default_factory=dict)
+    finished: bool = False
+    step_key: str | None = None
+    may_stop: bool = False
+    """Whether a request to stop may be passed on to the tracker's own stop button (W&B)."""
+
+
+def schemes() -> dict[str, EntryPoint]:
+    """What can be watched, by the word before the colon."""
+    return {point.name: point for point in entry_points(group=GROUP)}
+
+
+def target(reference: str, wanted: Wanted) -> Target:
+    """What a reference such as `mlflow:experiments/NAME` points at. Nothing is read yet.
+
+    Raises UsageError where it means nothing, MissingExtraError where a package is missing.
+    """
+    scheme, colon, rest = reference.partition(":")
+    point = schemes().get(scheme) if colon else None
+    if point is None:
+        known = ", ".join(f"{name}:…" for name in sorted(schemes())) or "none"
+        raise UsageError(f"nothing here watches `{reference}` (what can be watched: {known})")
+    try:
+        opened: Target = point.load()(rest, wanted)
+    except ImportError as error:
+        raise MissingExtraError(error.name or scheme, scheme) from error
+    return opened
