@@ -377,8 +377,8 @@ def test_a_port_that_hangs_keeps_neither_training_nor_other_ports_waiting(caplog
         acts.take([change("a", step, O)])
         worst = max(worst, time.perf_counter() - began)
     began = time.perf_counter()
-    assert not acts.close(0.3)
-    assert time.perf_counter() - began < 1.0
+    assert not acts.close(2.0)
+    assert time.perf_counter() - began < 4.0
     assert worst < 0.05, worst  # 5 ms on a quiet machine; what must not happen is a wait for the port
     assert len(sound.requests) == 50
     assert "waiting for hanging" in caplog.text
@@ -391,6 +391,7 @@ def test_tags_that_are_outdated_by_newer_ones_are_not_sent() -> None:
     acts = dispatcher(three(), port, start_worker=True)
     for step, to in enumerate([Y, O, R, G, Y, O], 1):
         acts.take([change("a", step, to, reason="condition")])
+    assert not acts.flush(0.3)  # all are handed over by now, and wait
     gate.set()
     assert acts.close(5.0)
     assert port.level is O and len(port.levels) <= 3

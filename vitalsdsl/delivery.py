@@ -25,6 +25,10 @@ logger = logging.getLogger("vitalsdsl")
 _DICE = random.Random()
 # The training's own random numbers must not depend on whether a tracker answers.
 
+IDLE = 10.0
+"""Seconds after which a thread that has nothing to do ends; the next thing to do starts another. A process that
+watches hundreds of runs would otherwise hold a thread or two for each."""
+
 MOST_WAITING = 1000
 """Jobs that may wait for one port; with a port that hangs, more are given up."""
 
@@ -77,12 +81,12 @@ class Delivery:
         self._queue: deque[tuple[list[Record], list[Job]]] = deque()
         self._changed = threading.Condition()
         self._pending = 0
+        self._unwritten = 0
         self._over = threading.Event()
         self._lanes: dict[str, _Lane] = {}
         self._said: set[tuple[str, str, str]] = set()
         self._threaded = start
-        if start:
-            threading.Thread(target=self._work, name="vitals-dispatch", daemon=True).start()
+        self._at_work = False
 
     @property
     def is_over(self) -> bool:
@@ -95,6 +99,10 @@ class Delivery:
                 return
             self._queue.append((records, jobs))
             self._pending += 1
+            self._unwritten += 1
+            if self._threaded and not self._at_work:
+                self._at_work = True
+                threading.Thread(target=self._work, name="vitals-dispatch", daemon=True).start()
             self._changed.notify_all()
 
     def flush(self, timeout: float) -> bool:
@@ -104,6 +112,14 @@ class Delivery:
             return True
         with self._changed:
             return self._changed.wait_for(lambda: self._pending == 0, timeout)
+
+    def written(self, timeout: float) -> bool:
+        """Wait until all records are in the journal, whether or not anything has come of them yet."""
+        if not self._threaded:
+            self._drain()
+            return True
+        with self._changed:
+            return self._changed.wait_for(lambda: self._unwritten == 0, timeout)
 
     def close(self, timeout: float) -> bool:
         """Finish what can be finished in time, and stop. What is left undone stays open in the journal."""
@@ -126,20 +142,21 @@ class Delivery:
     def _work(self) -> None:
         while True:
             with self._changed:
-                self._changed.wait_for(lambda: self._queue or self._over.is_set())
+                self._changed.wait_for(lambda: self._queue or self._over.is_set(), IDLE)
                 if not self._queue:
+                    self._at_work = False
                     return
                 batches = list(self._queue)
                 self._queue.clear()
             self._carry_out(batches)
-            self._settle(len(batches))
+            self._settle(len(batches), written=len(batches))
 
     def _drain(self) -> None:
         while self._queue:
             batches = list(self._queue)
             self._queue.clear()
             self._carry_out(batches)
-            self._settle(len(batches))
+            self._settle(len(batches), written=len(batches))
 
     def _carry_out(self, batches: Sequence[tuple[list[Record], list[Job]]]) -> None:
         try:
@@ -152,9 +169,10 @@ class Delivery:
         except Exception:  # nothing here may end the thread: later decisions still want to be carried out
             logger.exception("vitals: carrying out decisions failed")
 
-    def _settle(self, count: int) -> None:
+    def _settle(self, count: int, written: int = 0) -> None:
         with self._changed:
             self._pending -= count
+            self._unwritten -= written
             self._changed.notify_all()
 
     def _give(self, job: Job) -> None:
@@ -228,8 +246,9 @@ class _Lane:
         self._jobs: deque[Job | str] = deque()
         self._newest: dict[str, Job] = {}
         self._changed = threading.Condition()
+        self._name = name
+        self._at_work = False
         self.is_busy = False
-        threading.Thread(target=self._work, name=f"vitals-{name}", daemon=True).start()
 
     def add(self, job: Job) -> _Added:
         """Let a job wait. One whose `newest` waits already takes the place of the older."""
@@ -243,6 +262,9 @@ class _Lane:
                 self._newest[job.newest] = job
             self._jobs.append(job.newest or job)
             self.is_busy = True
+            if not self._at_work:
+                self._at_work = True
+                threading.Thread(target=self._work, name=f"vitals-{self._name}", daemon=True).start()
             self._changed.notify()
             return _Added.AT_THE_END
 
@@ -254,8 +276,9 @@ class _Lane:
         while True:
             with self._changed:
                 self.is_busy = bool(self._jobs)
-                self._changed.wait_for(lambda: self._jobs or self._delivery.is_over)
+                self._changed.wait_for(lambda: self._jobs or self._delivery.is_over, IDLE)
                 if not self._jobs:
+                    self._at_work = False
                     return
                 job = self._jobs.popleft()
                 if isinstance(job, str):

@@ -143,6 +143,10 @@ class Dispatcher:
         """Wait until all that was decided is done; False where the time was too short."""
         return os.getpid() != self._pid or self._delivery.flush(timeout)
 
+    def written(self, timeout: float = 10.0) -> bool:
+        """Wait until what was decided is on disk, so that it will be done whatever happens to this process."""
+        return os.getpid() != self._pid or self._delivery.written(timeout)
+
     def close(self, timeout: float = 10.0) -> bool:
         """The end of the run: finish what can be finished in time. The rest waits in the journal for the next start."""
         if os.getpid() != self._pid:

@@ -51,6 +51,10 @@ class Feed(Protocol):
     def info(self) -> RunInfo:
         """What is known of it. `name` is the run's own id, as in its own process: transition ids are made of it."""
 
+    @property
+    def interval(self) -> float:
+        """Seconds between two readings, below which nothing new is to be expected or the tracker would mind."""
+
     def read(self, cursor: Cursor | None) -> Batch:
         """What came after the cursor (None: from the beginning of the run).
 
@@ -67,6 +71,10 @@ class Feed(Protocol):
 
 class Target(Protocol):
     """What a watcher was pointed at."""
+
+    @property
+    def is_open(self) -> bool:
+        """Whether further runs may turn up: of a project, unlike of one run."""
 
     def find(self) -> Sequence[Feed]:
         """The runs that are there now, the oldest first. Called again and again, and cheap: one request or a few.

@@ -43,7 +43,7 @@ class Journal:
 
     def __init__(self, path: str | os.PathLike[str] | None = None) -> None:
         self.path = Path(path) if path is not None else None
-        self.writer = f"{socket.gethostname()}:{os.getpid()}:{uuid.uuid4().hex[:8]}"
+        self.writer = signature()
         self.lock = threading.RLock()
         self.damaged_lines = 0
         self._ledgers: dict[str, Ledger] = {}
@@ -67,7 +67,7 @@ class Journal:
         the number of the deed and the name of the port."""
         with self.lock:
             found = [(record, set(left)) for record, left in self._unfinished.values() if record["run"] == run]
-        return [(record, left) for record, left in found if not self._is_alive(str(record.get("by", "")))]
+        return [(record, left) for record, left in found if not is_alive(str(record.get("by", "")))]
 
     def scratch(self) -> Journal:
         """A copy in memory: it remembers the same, and what is added to it touches no file."""
@@ -96,6 +96,11 @@ class Journal:
         with self._writing:
             self._write(lines)
             return self._catch_up({r["id"] for r in records if r["type"] == "intent"}, sum(map(len, lines)))
+
+    def refresh(self) -> None:
+        """Take in what other processes have written meanwhile: silences, and what they were first to do."""
+        with self._writing:
+            self._catch_up(set(), 0)
 
     def close(self) -> None:
         """Give the file back; the journal goes on in memory."""
@@ -211,19 +216,25 @@ class Journal:
                 "now may be decided again", self.path, error.strerror or error,
             )  # fmt: skip
 
-    def _is_alive(self, writer: str) -> bool:
-        """Whether another process of this machine, still running, wrote it."""
-        host, _, rest = writer.partition(":")
-        number = rest.partition(":")[0]
-        if host != socket.gethostname() or not number.isdigit() or int(number) == os.getpid():
-            return False
-        try:
-            os.kill(int(number), 0)
-        except PermissionError:
-            return True
-        except OSError:
-            return False
+
+def is_alive(writer: str) -> bool:
+    """Whether another process of this machine, still running, goes by that name (`HOST:PID:…`)."""
+    host, _, rest = writer.partition(":")
+    number = rest.partition(":")[0]
+    if host != socket.gethostname() or not number.isdigit() or int(number) == os.getpid():
+        return False
+    try:
+        os.kill(int(number), 0)
+    except PermissionError:
         return True
+    except OSError:
+        return False
+    return True
+
+
+def signature() -> str:
+    """A name for whoever writes here: this machine, this process, and a number of its own."""
+    return f"{socket.gethostname()}:{os.getpid()}:{uuid.uuid4().hex[:8]}"
 
 
 def _line(record: Record) -> bytes:

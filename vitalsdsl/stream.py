@@ -46,7 +46,8 @@ class Stream:
     `push` adds points to a step, `close` closes it; a point of a later step closes the one before. Each returns the
     transitions of the steps that it closed. Nothing is shared between streams.
 
-    `keep_all` keeps every point, so that the run can be rewound to any step; otherwise the last few thousand.
+    For rewinds it keeps the last few thousand points; with `keep_all` every one, without `keep_rows` none at all: then
+    another stream that is given the run's rows anew must `replace` it.
     """
 
     def __init__(
@@ -56,6 +57,7 @@ class Stream:
         digest: str = "",
         keep_all: bool = False,
         total_steps: float = math.nan,
+        keep_rows: bool = True,
     ) -> None:
         self.policy = policy
         self.run = run
@@ -65,6 +67,7 @@ class Stream:
         self.history_lost = False
         self.closed: int | None = None
         self._keep_all = keep_all
+        self._keep_rows = keep_rows
         self._total_steps = total_steps
         self._counters = {**_COUNTER_NAMES, **_declared_counters(policy)}
         self._begin()
@@ -78,13 +81,18 @@ class Stream:
         self._rows: list[_Open] = []
         self._snapshots: list[_Snapshot] = []
         self._since_snapshot = 0
-        self._complete = True
+        self._complete = self._keep_rows
         self.closed = None
 
     @property
     def level(self) -> Level:
         """The highest level of the run's rules."""
         return max((rule.level for rule in self.plan.rules), default=Level.GREEN)
+
+    @property
+    def newest_step(self) -> int | None:
+        """The step that is open, or else the one that closed last."""
+        return self._open.step if self._open is not None else self.closed
 
     # ---------------------------------------------------------------- points
 
@@ -135,8 +143,10 @@ class Stream:
         opened, self._open = self._open, None
         if opened is None:
             return []
-        self._rows.append(opened)
         transitions = self._evaluate(opened)
+        if not self._keep_rows:
+            return transitions
+        self._rows.append(opened)
         self._since_snapshot += 1
         if self._since_snapshot >= SNAPSHOT_EVERY:
             self._snapshot()
@@ -230,10 +240,23 @@ class Stream:
         self.attempt += 1
         if self.closed is None or to >= self.closed:
             return out
-        before = {(rule.name, rule.member): rule for rule in self.plan.rules}
-        rows = [row for row in self._rows if row.step <= to]
-        self._restart(to, rows)
-        after = {(rule.name, rule.member): rule for rule in self.plan.rules}
+        before = self._standing()
+        self._restart(to, [row for row in self._rows if row.step <= to])
+        return out + self._differences(before, to)
+
+    def replace(self, old: Stream, to: int) -> list[Transition]:
+        """Take the place of a stream that did not keep its rows: its run went back to a step, and this one has been
+        given the run's rows up to there again. What changed thereby, and by the old stream's last step."""
+        self.close()
+        out = old.close()
+        self.attempt = old.attempt + 1
+        return out + self._differences(old._standing(), to)
+
+    def _standing(self) -> dict[tuple[str, str | None], RuleState]:
+        return {(rule.name, rule.member): rule for rule in self.plan.rules}
+
+    def _differences(self, before: Mapping[tuple[str, str | None], RuleState], to: int) -> list[Transition]:
+        out, after = [], self._standing()
         for key, rule in sorted(before.items(), key=lambda pair: _place(pair[1])):
             now = after.get(key)
             level = now.level if now is not None else Level.GREEN
@@ -314,7 +337,7 @@ class Stream:
                 self._open = _Open(step, began, time, {k: (v[0], v[1]) for k, v in values.items()}, repeats)
         except (KeyError, TypeError, ValueError, IndexError) as error:
             raise StateError(f"saved rule state is damaged: {error}") from error
-        if self.closed is not None:
+        if self.closed is not None and self._keep_rows:
             self._snapshots = [_Snapshot(self.closed, self._state())]
             self._complete = False
 

@@ -1,0 +1,111 @@
+"""The control channel of a run as a folder: requests go in, answers come out, one file each.
+
+A folder is what every machine of a cluster shares. A file appears whole or not at all, and a request has one name
+whoever makes it, so that any number of watchers ask once.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import uuid
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from vitalsdsl.errors import SourceError
+from vitalsdsl.tracker import Ability, Port, Request
+
+_REQUESTS = "requests"
+_ANSWERS = "answers"
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A request as it lies in the folder, and the training side's newest answer to it, if any."""
+
+    request: Mapping[str, Any]
+    answer: Mapping[str, Any] | None
+
+    @property
+    def state(self) -> str:
+        """`open` until the training side answers; then its word: `received`, `accepted`, `rejected`, `done`, …."""
+        return str(self.answer.get("state", "unreadable")) if self.answer is not None else "open"
+
+
+class ControlFolder(Port):
+    """Requests into a folder. The training side looks there between two optimizer steps.
+
+    >>> import tempfile
+    >>> from vitalsdsl.rules import Level
+    >>> folder = ControlFolder(tempfile.mkdtemp())
+    >>> pause = Request("an-id", "run", 0, 1, "pause", Level.ORANGE, "hot", None, 7, 5, 0.0, 600.0)
+    >>> folder.request(pause)
+    >>> folder.request(pause)
+    >>> [(asked.request["action"], asked.state) for asked in folder.asked()]
+    [('pause', 'open')]
+    """
+
+    name = "control"
+    can = frozenset({Ability.REQUEST})
+
+    def __init__(self, folder: str | os.PathLike[str]) -> None:
+        self.folder = Path(folder)
+
+    def request(self, request: Request) -> None:
+        """Put a request into the folder, once: one that is there already stays as it is."""
+        self._put(_REQUESTS, request.id, request.as_dict())
+
+    def answer(self, request: str, answer: Mapping[str, Any]) -> None:
+        """The training side's answer to a request, in place of an earlier one."""
+        self._put(_ANSWERS, request, answer, replace=True)
+
+    def asked(self) -> Iterator[Asked]:
+        """All requests, the oldest first, each with its answer.
+
+        Raises SourceError where a file of the folder is none of ours, or was damaged.
+        """
+        found = [_read(path) for path in sorted((self.folder / _REQUESTS).glob("*.json"))]
+        for request in sorted(found, key=lambda r: (r.get("issued_at", 0.0), r.get("seq", 0))):
+            answer = self.folder / _ANSWERS / f"{request['id']}.json"
+            yield Asked(request, _read(answer) if answer.exists() else None)
+
+    def _put(self, kind: str, name: str, data: Mapping[str, Any], replace: bool = False) -> None:
+        folder = self.folder / kind
+        folder.mkdir(parents=True, exist_ok=True)
+        path, draft = folder / f"{name}.json", folder / f".{uuid.uuid4().hex}.draft"
+        try:
+            with draft.open("w", encoding="utf-8") as file:
+                json.dump(data, file, ensure_ascii=False)
+                file.flush()
+                os.fsync(file.fileno())
+            if replace:
+                draft.replace(path)
+            else:
+                _claim(draft, path)
+        finally:
+            draft.unlink(missing_ok=True)
+
+
+def _claim(draft: Path, path: Path) -> None:
+    """Give a file its name unless the name is taken. Where a file system has no links, the first to look wins."""
+    with contextlib.suppress(FileExistsError):
+        try:
+            os.link(draft, path)
+        except FileExistsError:
+            raise
+        except OSError:
+            if not path.exists():
+                draft.replace(path)
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        data = json.loads(path.read_text("utf-8"))
+    except (OSError, ValueError) as error:
+        raise SourceError(f"{path} cannot be read as a request or an answer: {error}") from error
+    if not isinstance(data, dict) or not isinstance(data.get("id", ""), str):
+        raise SourceError(f"{path} is neither a request nor an answer")
+    return data

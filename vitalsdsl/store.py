@@ -1,0 +1,131 @@
+"""What a watcher remembers of its runs between readings and between processes: one SQLite file, no set-up.
+
+For each run and policy: the cursor of its feed and the state of its rules, which belong together and are written
+together. What was decided is not here but in the run's journal, which is written first: a watcher that dies in between
+reads some points again, comes to the same transitions, and finds that they have been dealt with.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import sqlite3
+import threading
+import time
+import zlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from vitalsdsl.errors import StateError
+from vitalsdsl.feeds import Cursor
+from vitalsdsl.journal import is_alive
+
+LEASE = 60.0
+"""Seconds for which a run belongs to the watcher that renewed its lease last."""
+
+_TABLES = """
+CREATE TABLE IF NOT EXISTS runs (
+    uri TEXT, digest TEXT, cursor TEXT, state BLOB, rewinds TEXT, is_over INTEGER, saved REAL, PRIMARY KEY (uri, digest)
+);
+CREATE TABLE IF NOT EXISTS leases (uri TEXT, digest TEXT, holder TEXT, until REAL, PRIMARY KEY (uri, digest));
+"""
+
+
+@dataclass(frozen=True)
+class Bookmark:
+    """How far one run has been read under one policy. `rewinds` are the steps to which it has gone back so far."""
+
+    cursor: Cursor | None
+    state: Mapping[str, Any] | None
+    rewinds: tuple[int, ...] = ()
+    is_over: bool = False
+
+
+class Store:
+    """Bookmarks and leases of all watchers that share a folder. Safe to use from several threads and processes.
+
+    Raises StateError where the file cannot be opened or is no store.
+    """
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self._path = Path(path)
+        self._lock = threading.Lock()
+        try:
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            self._db = sqlite3.connect(self._path, timeout=30.0, isolation_level=None, check_same_thread=False)
+            self._db.executescript(_TABLES)
+        except (OSError, sqlite3.Error) as error:
+            raise StateError(f"{self._path} cannot be used as the watcher's store: {error}") from error
+
+    def bookmark(self, uri: str, digest: str) -> Bookmark | None:
+        """Where to go on with a run; None for one that is new. One that is damaged is as good as none."""
+        with self._lock:
+            row = self._db.execute(
+                "SELECT cursor, state, rewinds, is_over FROM runs WHERE uri = ? AND digest = ?", (uri, digest)
+            ).fetchone()
+        if row is None:
+            return None
+        try:
+            state = json.loads(zlib.decompress(row[1])) if row[1] is not None else None
+            return Bookmark(json.loads(row[0]), state, tuple(json.loads(row[2])), bool(row[3]))
+        except (ValueError, TypeError, zlib.error):
+            return None
+
+    def keep(self, uri: str, digest: str, bookmark: Bookmark) -> None:
+        """Write a bookmark, whole or not at all. Raises StateError where it cannot be written."""
+        state = None if bookmark.state is None else zlib.compress(json.dumps(bookmark.state).encode(), 1)
+        row = (
+            uri,
+            digest,
+            json.dumps(bookmark.cursor),
+            state,
+            json.dumps(bookmark.rewinds),
+            bookmark.is_over,
+            time.time(),
+        )
+        try:
+            with self._lock:
+                self._db.execute("INSERT OR REPLACE INTO runs VALUES (?, ?, ?, ?, ?, ?, ?)", row)
+        except sqlite3.Error as error:
+            raise StateError(f"{self._path} cannot be written: {error}") from error
+
+    def lease(self, uri: str, digest: str, holder: str, now: float) -> bool:
+        """Take or renew the right to watch a run under a policy; False while another watcher has it.
+
+        One that has died on this machine holds nothing; of one on another machine the lease must run out.
+        """
+        try:
+            with self._lock:
+                row = self._db.execute(
+                    "SELECT holder FROM leases WHERE uri = ? AND digest = ?", (uri, digest)
+                ).fetchone()
+                before = row[0] if row is not None else holder
+                dead = before != holder and _is_dead(before)
+                done = self._db.execute(
+                    "INSERT INTO leases VALUES (:uri, :digest, :holder, :until) ON CONFLICT (uri, digest) DO UPDATE "
+                    "SET holder = :holder, until = :until "
+                    "WHERE holder = :holder OR until < :now OR (:dead AND holder = :before)",
+                    {"uri": uri, "digest": digest, "holder": holder, "until": now + LEASE, "now": now, "dead": dead,
+                     "before": before},
+                )  # fmt: skip
+                return done.rowcount > 0
+        except sqlite3.Error as error:
+            raise StateError(f"{self._path} cannot be written: {error}") from error
+
+    def release(self, holder: str) -> None:
+        """Give up all leases of a watcher."""
+        with self._lock:
+            self._db.execute("DELETE FROM leases WHERE holder = ?", (holder,))
+
+    def close(self) -> None:
+        with self._lock:
+            self._db.close()
+
+
+def _is_dead(holder: str) -> bool:
+    """Whether it was a process of this machine that runs no longer."""
+    host, _, rest = holder.partition(":")
+    return host == socket.gethostname() and not rest.startswith(f"{os.getpid()}:") and not is_alive(holder)

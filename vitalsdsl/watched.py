@@ -1,0 +1,220 @@
+"""One run that is watched from outside: read on, judged, acted upon, and remembered."""
+
+from __future__ import annotations
+
+import logging
+import math
+import time
+from dataclasses import dataclass, field
+
+from vitalsdsl.dispatch import Dispatcher
+from vitalsdsl.errors import StateError
+from vitalsdsl.feeds import Batch, Cursor, Feed
+from vitalsdsl.journal import Journal
+from vitalsdsl.points import Rewind, Row
+from vitalsdsl.policy import LoadedPolicy
+from vitalsdsl.rules import Level
+from vitalsdsl.store import Bookmark, Store
+from vitalsdsl.stream import Stream
+from vitalsdsl.verdict import Transition
+
+logger = logging.getLogger("vitalsdsl")
+
+SAVE_EVERY = 30.0
+"""Seconds between bookmarks of one run. What comes after the last is read again after a crash, which costs time only."""
+
+_WRITING = 30.0
+
+
+@dataclass
+class Reading:
+    """What one look at a run gave: what changed, and whether there is more to be had at once."""
+
+    transitions: list[Transition] = field(default_factory=list)
+    rows: int = 0
+    more: bool = False
+    is_over: bool = False
+    notes: list[str] = field(default_factory=list)
+
+
+@dataclass
+class _Anew:
+    """A run that is being read from its beginning, up to the newest of its `rewinds`."""
+
+    stream: Stream
+    rewinds: list[int]
+    cursor: Cursor | None = None
+    seen: int = 0
+
+    @property
+    def counts_to(self) -> int:
+        """Up to which step the rows now read still count: to where no later rewind went back beyond."""
+        return min(self.rewinds[self.seen :])
+
+
+class Watched:
+    """A run under one policy, from its first point to its last, over any number of processes.
+
+    Not for several threads at once. Between `look`s nothing is held open but the feed.
+    """
+
+    def __init__(
+        self, feed: Feed, policy: LoadedPolicy, dispatcher: Dispatcher, journal: Journal, store: Store | None
+    ) -> None:
+        self.feed = feed
+        self.policy = policy
+        self.is_over = False
+        self._dispatcher = dispatcher
+        self._journal = journal
+        self._store = store
+        self._said: set[str] = set()
+        self._stream = self._new_stream()
+        self._cursor: Cursor | None = None
+        self._rewinds: list[int] = []
+        self._saved = time.monotonic()
+        self._is_unsaved = False
+        self._anew: _Anew | None = None
+        self._newest = math.nan
+        self._heard = time.monotonic()
+        self._take_up()
+
+    @property
+    def is_known(self) -> bool:
+        """Whether it has been read before, by this process or an earlier one."""
+        return self._cursor is not None
+
+    @property
+    def level(self) -> Level:
+        """The highest level of its rules."""
+        return self._stream.level
+
+    @property
+    def step(self) -> int | None:
+        """The newest closed step."""
+        return self._stream.closed
+
+    @property
+    def attempt(self) -> int:
+        return self._stream.attempt
+
+    @property
+    def firing(self) -> dict[str, Level]:
+        """The rules that are not green, with their levels."""
+        found: dict[str, Level] = {}
+        for rule in self._stream.plan.rules:
+            if rule.level:
+                found[rule.name] = max(rule.level, found.get(rule.name, Level.GREEN))
+        return found
+
+    def look(self) -> Reading:
+        """Read on once, and act on what changed. Raises TrackerError, after which it can be called again; nothing is
+        lost then. Raises StateError where the store cannot be written."""
+        self._journal.refresh()
+        batch = self.feed.read(self._cursor if self._anew is None else self._anew.cursor)
+        reading = Reading(rows=len(batch.events), more=batch.more, is_over=batch.is_over)
+        reading.notes = [note for note in batch.notes if note not in self._said]
+        self._said.update(reading.notes)
+        reading.transitions = self._judge(batch, reading)
+        self.is_over = reading.is_over
+        if reading.transitions:
+            self._dispatcher.take(reading.transitions)
+        if self.is_over or time.monotonic() - self._saved >= SAVE_EVERY:
+            self.save()
+        return reading
+
+    def save(self) -> None:
+        """Write how far the run has been read, once what was decided up to there is on disk."""
+        if self._store is None or not self._is_unsaved or self._anew is not None:
+            return
+        if not self._dispatcher.written(_WRITING):
+            return
+        bookmark = Bookmark(self._cursor, self._stream.save(), tuple(self._rewinds), self.is_over)
+        self._store.keep(self.feed.uri, self.policy.digest, bookmark)
+        self._saved, self._is_unsaved = time.monotonic(), False
+
+    def close(self, timeout: float) -> None:
+        """The end of watching, not of the run: its bookmark is written, and what is queued may be finished in time."""
+        try:
+            self.save()
+        except StateError as error:
+            logger.warning("vitals: %s", error)
+        self._dispatcher.close(timeout)
+        self._journal.close()
+        self.feed.close()
+
+    # ---------------------------------------------------------------- the rules
+
+    def _new_stream(self) -> Stream:
+        info = self.feed.info
+        return Stream(self.policy.policy, info.name, self.policy.digest, total_steps=info.total_steps, keep_rows=False)
+
+    def _take_up(self) -> None:
+        """Go on where the store says. A bookmark that does not fit is as good as none: the run is read from its start,
+        and what was done about it is known from its journal."""
+        kept = self._store.bookmark(self.feed.uri, self.policy.digest) if self._store is not None else None
+        if kept is None or kept.state is None:
+            return
+        try:
+            self._stream.load(kept.state)
+        except StateError:
+            self._stream = self._new_stream()
+            return
+        self._cursor, self._rewinds, self.is_over = kept.cursor, list(kept.rewinds), kept.is_over
+
+    def _judge(self, batch: Batch, reading: Reading) -> list[Transition]:
+        """What a batch changes. Where it goes back, the rest of it waits until the run has been read anew."""
+        out: list[Transition] = []
+        for event in batch.events:
+            if self._anew is not None:
+                out += self._read_anew(self._anew, event)
+            elif isinstance(event, Row):
+                out += self._push(event)
+            elif self._goes_back(event):
+                self._anew = _Anew(self._new_stream(), [*self._rewinds, event.step])
+                reading.more, reading.is_over = True, False
+                return out
+            else:
+                self._rewinds.append(event.step)
+                out += self._stream.rewind(event.step)
+        if self._anew is not None:
+            self._anew.cursor = batch.cursor
+            reading.more, reading.is_over = True, False
+            return out
+        self._is_unsaved |= bool(batch.events) or batch.is_over or batch.cursor != self._cursor
+        self._cursor = batch.cursor
+        if batch.is_over:
+            return out + self._stream.finish()
+        return out if batch.more else out + self._tick(bool(batch.events))
+
+    def _goes_back(self, event: Rewind) -> bool:
+        newest = self._stream.newest_step
+        return newest is not None and event.step < newest
+
+    def _push(self, row: Row) -> list[Transition]:
+        if row.time == row.time:
+            self._newest = row.time if self._newest != self._newest else max(self._newest, row.time)
+        return self._stream.push_row(row)
+
+    def _read_anew(self, anew: _Anew, event: Row | Rewind) -> list[Transition]:
+        """A run that went back is read from its beginning, a batch at a time: a watcher keeps no history."""
+        if isinstance(event, Row):
+            if event.step <= anew.counts_to:
+                anew.stream.push_row(event)
+            return []
+        anew.seen += 1
+        if anew.seen < len(anew.rewinds):
+            return []
+        out = anew.stream.replace(self._stream, event.step)
+        self._stream, self._rewinds, self._anew = anew.stream, anew.rewinds, None
+        return out
+
+    def _tick(self, heard: bool) -> list[Transition]:
+        """Time goes by without a point. It is counted on this machine's clock from when the last point was heard of:
+        the clock of the machine that trains may be wrong by hours."""
+        now = time.monotonic()
+        if heard:
+            self._heard = now
+            return []
+        if self._newest != self._newest:
+            return []
+        return self._stream.tick(self._newest + now - self._heard)
