@@ -20,6 +20,8 @@ import vitalsdsl as vitals
 from vitalsdsl import delivery, watched, watcher
 from vitalsdsl.control import ControlFolder
 from vitalsdsl.errors import RunGone, TrackerError
+from vitalsdsl.journal import Journal
+from vitalsdsl.ledger import acknowledgement
 from vitalsdsl.memory import Memory
 from vitalsdsl.points import Rewind, Row, RunInfo
 from vitalsdsl.policy import LoadedPolicy
@@ -238,6 +240,51 @@ def test_a_dry_run_decides_and_touches_nothing(tmp_path: Path) -> None:
     seen = watch(tmp_path / "home", run, dry_run=True)
     assert [t.rule for t in seen.transitions] == ["spike"]
     assert run.port.calls == 0 and not (tmp_path / "home").exists()
+
+
+def test_what_is_long_past_is_told_but_asks_for_nothing(tmp_path: Path) -> None:
+    """A pause for a spike of two hours ago would hit a training that is well again."""
+    events = rows([1.0] * 10 + [4.0] * 5 + [1.0] * 30 + [4.0] * 5)
+    events = [
+        Row(e.step, e.values, 1000.0 + e.step + (7200.0 if e.step > 20 else 0.0)) for e in events if isinstance(e, Row)
+    ]
+    run, control = ScriptedRun("a", list(events), at_a_time=100), ControlFolder(tmp_path / "control")
+    run.port.can -= {Ability.REQUEST}
+    run.go_on(over=True)
+    watch(tmp_path / "home", run, ports=lambda info: (control,))
+    assert [alert.transition.step for alert in run.port.alerts] == [12, 47]
+    assert [asked.request["trip_step"] for asked in control.asked()] == [47]
+
+
+def test_from_now_on_history_shows_in_the_tags_and_is_told_to_nobody(tmp_path: Path) -> None:
+    run = ScriptedRun("a", rows([1.0] * 10 + [4.0] * 20 + [1.0] * 40 + [4.0] * 5))
+    run.go_on(30)
+    watch(tmp_path, run, from_now=True)
+    assert run.port.alerts == [] and run.port.firing["spike"] == "orange@12"
+    run.go_on(over=True)
+    watch(tmp_path, run, from_now=True)
+    assert [alert.transition.step for alert in run.port.alerts] == [72]
+
+
+def test_a_rule_that_is_known_of_is_told_no_more_until_it_is_green_or_worse(tmp_path: Path) -> None:
+    text = "policy p\nrule hot { when loss > 3 -> yellow when loss > 9 -> orange }"
+    p = policy(text)
+    run = ScriptedRun("a", rows([4.0, 4.0, 1.0, 4.0, 10.0, 4.0]))
+    run.go_on(2)
+    watch(tmp_path, run, p=p)
+    journal = Journal(journal_of(tmp_path, "a", p))
+    journal.append([acknowledgement("a", "hot", None, Level.YELLOW, "the loader", 0.0, "ann")])
+    journal.close()
+    run.go_on(over=True)
+    watch(tmp_path, run, p=p)
+    assert [(a.transition.step, a.level.word) for a in run.port.alerts] == [(0, "yellow"), (3, "yellow"), (4, "orange")]
+    again = ScriptedRun("b", rows([4.0, 10.0, 4.0]))
+    journal = Journal(journal_of(tmp_path, "b", p))
+    journal.append([acknowledgement("b", "hot", None, Level.ORANGE, "the loader", 0.0, "ann")])
+    journal.close()
+    again.go_on(over=True)
+    watch(tmp_path, again, p=p)
+    assert again.port.alerts == []
 
 
 def test_notes_are_said_once(tmp_path: Path) -> None:

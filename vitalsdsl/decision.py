@@ -5,6 +5,7 @@ A decision depends on the policy, the ledger and the ports that listen, and chan
 
 from __future__ import annotations
 
+import math
 import uuid
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
@@ -97,7 +98,8 @@ class Decision:
 class Surroundings:
     """What a decision depends on beside policy and ledger. `dry`: nobody is asked, so nobody needs to listen.
 
-    `listeners` are the names of ports by what they take, `channels` those by the channel that they reach.
+    `listeners` are the names of ports by what they take, `channels` those by the channel that they reach. A request
+    lives for `lifetime` seconds.
     """
 
     run: str
@@ -105,6 +107,7 @@ class Surroundings:
     listeners: Mapping[Ability, tuple[str, ...]]
     channels: Mapping[str, tuple[str, ...]]
     dry: bool = False
+    lifetime: float = math.inf
 
     def takers(self, asked: Asked) -> tuple[str, ...]:
         """The ports that take this action."""
@@ -123,13 +126,20 @@ class Decider:
         self._around = surroundings
 
     def decide(
-        self, step: Sequence[Transition], clock: float, counters: Mapping[str, float]
+        self,
+        step: Sequence[Transition],
+        clock: float,
+        counters: Mapping[str, float],
+        newest: float = math.nan,
+        is_history: bool = False,
     ) -> list[tuple[Decision, Record | None]]:
         """Decisions for transitions of one attempt at one closed step, in their order, each with the record by which
         the ledger has taken it in (None for what it knew).
 
         The levels of the whole step count for inhibition. The highest level is decided first, so that it gets the
-        step's one intervention and what is left of a budget.
+        step's one intervention and what is left of a budget. `newest` is the time of the run's newest point, where these
+        transitions may be older: nothing is asked of the training side that comes too late. What `is_history` shows in
+        the tags and acts on nothing.
         """
         for t in step:
             self._ledger.place(t.attempt, t.step, t.rule, t.member, t.to, self._shows(t))
@@ -142,7 +152,10 @@ class Decider:
                 continue
             time = t.time if t.time == t.time or self._around.dry else clock
             now = Instant(self._ledger.lived, time, counters)
-            decision = self._decide(t, now, clock)
+            if is_history:
+                decision = self._undone(t, Withheld("history", "it was so before the watch began: tags only"))
+            else:
+                decision = self._decide(t, now, clock, newest)
             record = self._record(decision, id_, now, clock)
             self._ledger.apply(record)
             decided[at] = decision, record
@@ -173,11 +186,12 @@ class Decider:
 
     # ---------------------------------------------------------------- whether it acts at all
 
-    def _decide(self, t: Transition, now: Instant, clock: float) -> Decision:
+    def _decide(self, t: Transition, now: Instant, clock: float, newest: float) -> Decision:
         withheld = self._tags_only(t) or self._held_back(t, now, clock)
-        if withheld is not None:
-            return Decision(t, tuple(Deed(a, withheld) for a in self._asked(t)), withheld)
-        return Decision(t, self._deeds(t, now))
+        return self._undone(t, withheld) if withheld is not None else Decision(t, self._deeds(t, now, newest))
+
+    def _undone(self, t: Transition, why: Withheld) -> Decision:
+        return Decision(t, tuple(Deed(a, why) for a in self._asked(t)), why)
 
     def _tags_only(self, t: Transition) -> Withheld | None:
         if self._provisions.of(t.rule).shadow:
@@ -193,7 +207,12 @@ class Decider:
     def _held_back(self, t: Transition, now: Instant, clock: float) -> Withheld | None:
         silence = self._ledger.silence(t.rule, clock)
         if silence is not None:
-            return Withheld("silenced", f"{t.rule} is silenced: {silence.reason}")
+            by = f" by {silence.by}" if silence.by else ""
+            return Withheld("silenced", f"{t.rule} is silenced{by}: {silence.reason}")
+        known = self._ledger.acknowledged.get((t.rule, t.member))
+        if known is not None and t.to <= known.level:
+            by = f" by {known.by}" if known.by else ""
+            return Withheld("acknowledged", f"{t.rule} has been acknowledged{by}: {known.reason}")
         inhibitor = self._inhibited(t.rule)
         if inhibitor is not None:
             level = self._ledger.highest(inhibitor).word
@@ -217,18 +236,18 @@ class Decider:
 
     # ---------------------------------------------------------------- which actions it does
 
-    def _deeds(self, t: Transition, now: Instant) -> tuple[Deed, ...]:
+    def _deeds(self, t: Transition, now: Instant, newest: float) -> tuple[Deed, ...]:
         counts: Counter[str] = Counter()
         asked = self._asked(t)
-        deeds = [self._deed(a, now, counts) for a in asked]
+        deeds = [self._deed(a, now, counts, newest - t.time) for a in asked]
         spent = any(d.withheld is not None and d.withheld.kind == "budget" and d.asked.action.rank for d in deeds)
         if spent and t.to >= Level.ORANGE:
             named = {a.name for a in asked}
             milder = [a for a in self._provisions.levels[Level.ORANGE] if a.name not in named]
-            deeds += [self._deed(a, now, counts) for a in milder]
+            deeds += [self._deed(a, now, counts, newest - t.time) for a in milder]
         return self._one_intervention(t, deeds)
 
-    def _deed(self, asked: Asked, now: Instant, counts: Counter[str]) -> Deed:
+    def _deed(self, asked: Asked, now: Instant, counts: Counter[str], age: float) -> Deed:
         if asked.name not in self._around.allow:
             return Deed(asked, Withheld("not allowed", f"`{asked.name}` is not allowed here"))
         for budget in self._provisions.budgets:
@@ -236,6 +255,10 @@ class Decider:
                 spent = counts[asked.name] + self._ledger.spent(asked.name, now, budget.per, budget.count)
                 if spent >= budget.count:
                     return Deed(asked, Withheld("budget", f"its budget, {budget.text}, is used up"))
+        if asked.action.effect is Effect.REQUEST and age > self._around.lifetime:
+            return Deed(
+                asked, Withheld("too late", f"the run is {age:.0f} s further: too late to ask for `{asked.text}`")
+            )
         ports = self._around.takers(asked)
         if not ports and not self._around.dry:
             return Deed(asked, Withheld("nobody", f"asked, but nobody listens: {_nobody(asked)}"))

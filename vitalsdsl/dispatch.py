@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import logging
+import math
 import os
 import time
 import weakref
@@ -17,7 +18,7 @@ from vitalsdsl.decision import Decider, Decision, Surroundings
 from vitalsdsl.delivery import Delivery, Job, Retry
 from vitalsdsl.errors import PolicyError, UsageError
 from vitalsdsl.journal import Journal
-from vitalsdsl.ledger import Record
+from vitalsdsl.ledger import Record, silence
 from vitalsdsl.points import RunInfo
 from vitalsdsl.provisions import Provisions
 from vitalsdsl.rules import Level
@@ -94,7 +95,7 @@ class Dispatcher:
         self._pid = os.getpid()
         self._failed = False
         reached = _reached([self._ports[name] for name in self._listeners[Ability.NOTIFY]])
-        surroundings = Surroundings(run.name, _allowed(allow), self._listeners, reached, dry_run)
+        surroundings = Surroundings(run.name, _allowed(allow), self._listeners, reached, dry_run, request_lifetime)
         self._decider = Decider(provisions, self._journal.ledger(run.name), surroundings)
         self._delivery = Delivery(self._journal, retry or Retry(), clock, start_worker and not dry_run)
         self._at_exit = partial(_close, weakref.ref(self))
@@ -104,28 +105,33 @@ class Dispatcher:
         if not dry_run:
             self._resume()
 
-    def take(self, transitions: Sequence[Transition]) -> list[Decision]:
-        """Decide what to do about transitions, in their order; it is done elsewhere, and later."""
+    def take(
+        self, transitions: Sequence[Transition], *, newest: float = math.nan, is_history: bool = False
+    ) -> list[Decision]:
+        """Decide what to do about transitions, in their order; it is done elsewhere, and later.
+
+        `newest` is the time of the run's newest point, where that may be long after these transitions: what is asked of
+        the training side too late is not asked for. What `is_history` only shows in the tags.
+        """
         if os.getpid() != self._pid:
             return []
         try:
             with self._journal.lock:
-                return self._take(transitions)
+                return self._take(transitions, newest, is_history)
         except Exception:  # a health rule must never end a training run
             if not self._failed:
                 self._failed = True
                 logger.exception("vitals: deciding about transitions failed; training goes on")
             return []
 
-    def silence(self, rule: str, reason: str, until: float | None = None) -> None:
+    def silence(self, rule: str, reason: str, until: float | None = None, author: str = "") -> None:
         """Hear nothing of a rule, or of all that a pattern (`act_*`) matches, until a unix time (None: for good).
 
         A time that has passed ends the silence. Silences outlast restarts.
         """
         if os.getpid() != self._pid:
             return
-        record: Record = {"type": "silence", "run": self._run.name, "rule": rule, "until": until, "reason": reason}
-        record["at"] = self._clock()
+        record = silence(self._run.name, rule, reason, until, self._clock(), author)
         with self._journal.lock:
             self._journal.remember(record)
             self._submit([record], self._tag_jobs())
@@ -156,7 +162,7 @@ class Dispatcher:
 
     # ---------------------------------------------------------------- from decisions to jobs
 
-    def _take(self, transitions: Sequence[Transition]) -> list[Decision]:
+    def _take(self, transitions: Sequence[Transition], newest: float, is_history: bool) -> list[Decision]:
         clock = self._clock()
         counters = self._counters() if self._counters is not None and transitions else {}
         decisions: list[Decision] = []
@@ -164,7 +170,7 @@ class Dispatcher:
         jobs: list[Job] = []
         fresh: list[Transition] = []
         for _, step in groupby(transitions, key=lambda t: (t.attempt, t.step)):
-            for decision, record in self._decider.decide(list(step), clock, counters):
+            for decision, record in self._decider.decide(list(step), clock, counters, newest, is_history):
                 decisions.append(decision)
                 if record is not None:
                     records.append(record)

@@ -61,9 +61,19 @@ class Silence:
     rule: str
     until: float
     reason: str
+    by: str = ""
 
     def covers(self, rule: str, now: float) -> bool:
         return now < self.until and fnmatchcase(rule, self.rule)
+
+
+@dataclass(frozen=True)
+class Acknowledged:
+    """A person knows that a rule fires at this level: it is told no more until it is green, or gets worse."""
+
+    level: Level
+    reason: str
+    by: str = ""
 
 
 @dataclass(frozen=True)
@@ -76,6 +86,21 @@ class Intervention:
     level: Level
 
 
+def silence(run: str, rule: str, reason: str, until: float | None, at: float, author: str = "") -> Record:
+    """The record of a silence: of a rule, or of all that a pattern matches. One that is over already ends it."""
+    return {"type": "silence", "run": run, "rule": rule, "until": until, "reason": reason, "at": at, "author": author}
+
+
+def acknowledgement(
+    run: str, rule: str, member: str | None, level: Level, reason: str, at: float, author: str = ""
+) -> Record:
+    """The record of a person's word that they know of a rule's level."""
+    return {
+        "type": "acknowledged", "run": run, "rule": rule, "member": member, "level": level.word, "reason": reason,
+        "at": at, "author": author,
+    }  # fmt: skip
+
+
 class Ledger:
     """The memory of dispatch for one run."""
 
@@ -86,6 +111,7 @@ class Ledger:
         self.used: dict[str, list[Instant]] = {}
         self.interventions: dict[tuple[int, int], Intervention] = {}
         self.silences: list[Silence] = []
+        self.acknowledged: dict[tuple[str, str | None], Acknowledged] = {}
         self.attempt = 0
         self.step: int | None = None
         self.lived = 0
@@ -104,6 +130,7 @@ class Ledger:
         if level is not Level.GREEN:
             members[member] = Standing(level, step, shown)
             return
+        self.acknowledged.pop((rule, member), None)
         members.pop(member, None)
         if not members:
             del self.standing[rule]
@@ -112,6 +139,10 @@ class Ledger:
         """Take in a record of a decision or a silence; a decision that is known already changes nothing."""
         if record["type"] == "silence":
             self._silence(record)
+            return
+        if record["type"] == "acknowledged":
+            known = Acknowledged(Level.parse(record["level"]), record["reason"], record.get("author", ""))
+            self.acknowledged[record["rule"], record["member"]] = known
             return
         if record["type"] not in ("intent", "noted") or record["id"] in self.seen:
             return
@@ -135,7 +166,7 @@ class Ledger:
         self.silences = [s for s in self.silences if s.rule != record["rule"]]
         if record["until"] is None or record["until"] > record["at"]:
             until = math.inf if record["until"] is None else record["until"]
-            self.silences.append(Silence(record["rule"], until, record["reason"]))
+            self.silences.append(Silence(record["rule"], until, record["reason"], record.get("author", "")))
 
     # ---------------------------------------------------------------- questions
 

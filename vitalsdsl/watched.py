@@ -7,6 +7,7 @@ import math
 import time
 from dataclasses import dataclass, field
 
+from vitalsdsl.decision import Decision
 from vitalsdsl.dispatch import Dispatcher
 from vitalsdsl.errors import StateError
 from vitalsdsl.feeds import Batch, Cursor, Feed
@@ -31,6 +32,7 @@ class Reading:
     """What one look at a run gave: what changed, and whether there is more to be had at once."""
 
     transitions: list[Transition] = field(default_factory=list)
+    decisions: list[Decision] = field(default_factory=list)
     rows: int = 0
     more: bool = False
     is_over: bool = False
@@ -55,11 +57,18 @@ class _Anew:
 class Watched:
     """A run under one policy, from its first point to its last, over any number of processes.
 
-    Not for several threads at once. Between `look`s nothing is held open but the feed.
+    With `from_now`, what the run's history up to the first look says shows in its tags, and nobody is told of it. Not for
+    several threads at once. Between `look`s nothing is held open but the feed.
     """
 
     def __init__(
-        self, feed: Feed, policy: LoadedPolicy, dispatcher: Dispatcher, journal: Journal, store: Store | None
+        self,
+        feed: Feed,
+        policy: LoadedPolicy,
+        dispatcher: Dispatcher,
+        journal: Journal,
+        store: Store | None,
+        from_now: bool = False,
     ) -> None:
         self.feed = feed
         self.policy = policy
@@ -77,6 +86,7 @@ class Watched:
         self._newest = math.nan
         self._heard = time.monotonic()
         self._take_up()
+        self._is_history = from_now and not self.is_known
 
     @property
     def is_known(self) -> bool:
@@ -116,8 +126,10 @@ class Watched:
         self._said.update(reading.notes)
         reading.transitions = self._judge(batch, reading)
         self.is_over = reading.is_over
+        is_history, self._is_history = self._is_history, self._is_history and reading.more
         if reading.transitions:
-            self._dispatcher.take(reading.transitions)
+            taken = self._dispatcher.take(reading.transitions, newest=self._now(), is_history=is_history)
+            reading.decisions = list(taken)
         if self.is_over or time.monotonic() - self._saved >= SAVE_EVERY:
             self.save()
         return reading
@@ -210,11 +222,12 @@ class Watched:
 
     def _tick(self, heard: bool) -> list[Transition]:
         """Time goes by without a point. It is counted on this machine's clock from when the last point was heard of:
-        the clock of the machine that trains may be wrong by hours."""
-        now = time.monotonic()
+        the clock of the machine that trains may differ by hours."""
         if heard:
-            self._heard = now
+            self._heard = time.monotonic()
             return []
-        if self._newest != self._newest:
-            return []
-        return self._stream.tick(self._newest + now - self._heard)
+        return self._stream.tick(self._now()) if self._newest == self._newest else []
+
+    def _now(self) -> float:
+        """What time it is for the run; NaN where its points carry no times."""
+        return self._newest + time.monotonic() - self._heard

@@ -79,7 +79,7 @@ class Watcher:
     """Policies over runs that go on elsewhere.
 
     `home` is the folder of its store and journals, shared by all watchers that should act as one. With `dry_run` all is
-    decided and nothing done, written or remembered. `run` goes on until all runs of targets that are not open are over,
+    decided and nothing done, written or remembered. With `from_now`, nobody is told of what runs had gone through before. `run` goes on until all runs of targets that are not open are over,
     or `stop` is called; with `once` it reads all runs up to now and ends.
 
     A tracker that does not answer is asked again, with growing pauses up to five minutes; that is said once, and once
@@ -92,12 +92,14 @@ class Watcher:
         home: Path,
         *,
         dry_run: bool = False,
+        from_now: bool = False,
         shows: Shows | None = None,
         workers: int = _WORKERS,
     ) -> None:
         self._assignments = list(assignments)
         self._home = home
         self._dry = dry_run
+        self._from_now = from_now
         self._shows = shows or Shows()
         self._store = None if dry_run else Store(home / "watch.db")
         self._holder = signature()
@@ -200,7 +202,7 @@ class Watcher:
         journal = Journal(None if self._dry else journal_of(self._home, info.name, policy))
         ports = [*run.feed.ports(policy), *run.assignment.ports(info)]
         dispatcher = Dispatcher(policy.policy, ports, journal, info, dry_run=self._dry)
-        watched = Watched(run.feed, policy, dispatcher, journal, self._store)
+        watched = Watched(run.feed, policy, dispatcher, journal, self._store, self._from_now)
         if not watched.is_known:
             dispatcher.record_policy(policy.text, policy.digest)
         return watched
