@@ -20,7 +20,7 @@ import vitalsdsl as vitals
 from vitalsdsl import delivery, watched, watcher
 from vitalsdsl.control import ControlFolder
 from vitalsdsl.errors import RunGone, TrackerError
-from vitalsdsl.journal import Journal
+from vitalsdsl.journal import Journal, journal_of
 from vitalsdsl.ledger import acknowledgement
 from vitalsdsl.memory import Memory
 from vitalsdsl.points import Rewind, Row, RunInfo
@@ -30,7 +30,7 @@ from vitalsdsl.store import Store
 from vitalsdsl.stream import Stream
 from vitalsdsl.tracker import Ability, Alert, Port
 from vitalsdsl.watched import Reading, Watched
-from vitalsdsl.watcher import Assignment, Shows, Watcher, journal_of
+from vitalsdsl.watcher import Assignment, Shows, Watcher
 
 POLICY = """policy p
 rule spike { when loss > 3 for 3 steps -> orange because "loss is {loss:.1f}" }
@@ -272,14 +272,14 @@ def test_a_rule_that_is_known_of_is_told_no_more_until_it_is_green_or_worse(tmp_
     run = ScriptedRun("a", rows([4.0, 4.0, 1.0, 4.0, 10.0, 4.0]))
     run.go_on(2)
     watch(tmp_path, run, p=p)
-    journal = Journal(journal_of(tmp_path, "a", p))
+    journal = Journal(journal_of(tmp_path, "a", "p"))
     journal.append([acknowledgement("a", "hot", None, Level.YELLOW, "the loader", 0.0, "ann")])
     journal.close()
     run.go_on(over=True)
     watch(tmp_path, run, p=p)
     assert [(a.transition.step, a.level.word) for a in run.port.alerts] == [(0, "yellow"), (3, "yellow"), (4, "orange")]
     again = ScriptedRun("b", rows([4.0, 10.0, 4.0]))
-    journal = Journal(journal_of(tmp_path, "b", p))
+    journal = Journal(journal_of(tmp_path, "b", "p"))
     journal.append([acknowledgement("b", "hot", None, Level.ORANGE, "the loader", 0.0, "ann")])
     journal.close()
     again.go_on(over=True)
@@ -382,7 +382,7 @@ def test_a_journal_can_be_read_while_it_is_watched(tmp_path: Path) -> None:
     run = ScriptedRun("a", rows([1.0] * 10 + [4.0] * 5))
     run.go_on(over=True)
     watch(tmp_path, run)
-    path = journal_of(tmp_path, "a", policy())
+    path = journal_of(tmp_path, "a", "p")
     lines = [json.loads(line) for line in path.read_text().splitlines()]
     assert [line["type"] for line in lines][:1] == ["intent"]
 

@@ -5,22 +5,17 @@ from __future__ import annotations
 import atexit
 import logging
 import os
-import re
 import threading
 from collections.abc import Callable, Mapping
-from pathlib import Path
 
 from vitalsdsl.dispatch import Dispatcher
-from vitalsdsl.journal import Journal
+from vitalsdsl.journal import Journal, home_of, journal_of
 from vitalsdsl.points import RunInfo
 from vitalsdsl.policy import LoadedPolicy, load
 from vitalsdsl.session import Monitor
 from vitalsdsl.tracker import Port
 
 logger = logging.getLogger("vitalsdsl")
-
-HOME_VARIABLE = "VITALS_HOME"
-"""Where journals are kept; `.vitals` in the working directory by default."""
 
 
 class Attachment:
@@ -32,7 +27,7 @@ class Attachment:
 
     def __init__(self, policy: LoadedPolicy, home: str | os.PathLike[str] | None = None) -> None:
         self.policy = policy
-        self.home = Path(home or os.environ.get(HOME_VARIABLE) or ".vitals")
+        self.home = home_of(home)
         self._monitors: dict[str, Monitor] = {}
         self._ended: set[str] = set()
         self._lock = threading.RLock()
@@ -51,11 +46,10 @@ class Attachment:
             return self._monitors.get(run)
 
     def _start(self, run: str, port: Port) -> Monitor:
-        folder = self.home / re.sub(r"[^\w.-]", "_", run)
         dispatcher = Dispatcher(
             self.policy.policy,
             [port],
-            Journal(folder / "journal.jsonl"),
+            Journal(journal_of(self.home, run, self.policy.name)),
             RunInfo(run),
             counters=lambda: monitor.counters,
         )

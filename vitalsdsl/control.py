@@ -15,8 +15,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from vitalsdsl.errors import SourceError
+from vitalsdsl.errors import SourceError, UsageError
+from vitalsdsl.journal import file_name
 from vitalsdsl.tracker import Ability, Port, Request
+
+CONTROL_VARIABLE = "VITALS_CONTROL"
+"""The folder in which trainings look for requests, a folder for each run in it."""
+
+LIFETIME = 86400.0
+"""Seconds for which what a person asks for holds."""
 
 _REQUESTS = "requests"
 _ANSWERS = "answers"
@@ -56,7 +63,11 @@ class ControlFolder(Port):
 
     def request(self, request: Request) -> None:
         """Put a request into the folder, once: one that is there already stays as it is."""
-        self._put(_REQUESTS, request.id, request.as_dict())
+        self.ask(request.as_dict())
+
+    def ask(self, request: Mapping[str, Any]) -> None:
+        """The same for a request that is plain data, with its `id`: that of a person, for example."""
+        self._put(_REQUESTS, request["id"], request)
 
     def answer(self, request: str, answer: Mapping[str, Any]) -> None:
         """The training side's answer to a request, in place of an earlier one."""
@@ -87,6 +98,17 @@ class ControlFolder(Port):
                 _claim(draft, path)
         finally:
             draft.unlink(missing_ok=True)
+
+
+def control_of(run: str, given: Path | None = None) -> ControlFolder:
+    """The control channel of a run, under a folder that is given or that VITALS_CONTROL names.
+
+    Raises UsageError where there is neither.
+    """
+    root = given or os.environ.get(CONTROL_VARIABLE)
+    if not root:
+        raise UsageError(f"say where the control channel is: --control DIR, or {CONTROL_VARIABLE}")
+    return ControlFolder(Path(root) / file_name(run))
 
 
 def _claim(draft: Path, path: Path) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import logging
 import os
+import re
 import socket
 import threading
 import uuid
@@ -17,6 +18,7 @@ from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
+from vitalsdsl.errors import UsageError
 from vitalsdsl.ledger import Ledger, Record
 
 logger = logging.getLogger("vitalsdsl")
@@ -68,6 +70,14 @@ class Journal:
         with self.lock:
             found = [(record, set(left)) for record, left in self._unfinished.values() if record["run"] == run]
         return [(record, left) for record, left in found if not is_alive(str(record.get("by", "")))]
+
+    def subjects(self, beginning: str) -> set[tuple[str, str | None]]:
+        """The rules, with members, of the alerts whose id begins so."""
+        if self.path is None or not beginning:
+            return set()
+        records = self._parsed(_readable(self.path))
+        intents = (r for r in records if r.get("type") == "intent" and str(r.get("id", "")).startswith(beginning))
+        return {(r["rule"], r["member"]) for r in intents}
 
     def scratch(self) -> Journal:
         """A copy in memory: it remembers the same, and what is added to it touches no file."""
@@ -215,6 +225,33 @@ class Journal:
                 "vitals: the journal %s cannot be written (%s); going on in memory: after a restart, what is decided "
                 "now may be decided again", self.path, error.strerror or error,
             )  # fmt: skip
+
+
+HOME_VARIABLE = "VITALS_HOME"
+"""Where journals are kept; `.vitals` in the working directory by default."""
+
+
+def home_of(given: str | os.PathLike[str] | None = None) -> Path:
+    """The folder of stores and journals: as given, else VITALS_HOME, else `.vitals` in the working directory."""
+    return Path(given or os.environ.get(HOME_VARIABLE) or ".vitals")
+
+
+def journal_of(home: Path, run: str, policy: str) -> Path:
+    """Where what is decided about a run under a policy of that name is written down."""
+    return home / file_name(run) / f"{file_name(policy)}.journal.jsonl"
+
+
+def journals_of(run: str, home: Path | None = None) -> list[Path]:
+    """The journals of a run, one for each policy that watched it. Raises UsageError where there is none."""
+    found = sorted((home_of(home) / file_name(run)).glob("*.journal.jsonl"))
+    if not found:
+        raise UsageError(f"nothing is known of run {run} in {home_of(home)}")
+    return found
+
+
+def file_name(text: str) -> str:
+    """A name as one part of a path."""
+    return re.sub(r"[^\w.-]", "_", text)
 
 
 def is_alive(writer: str) -> bool:

@@ -6,7 +6,6 @@ import heapq
 import itertools
 import logging
 import random
-import re
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -17,7 +16,7 @@ from pathlib import Path
 from vitalsdsl.dispatch import Dispatcher
 from vitalsdsl.errors import RunGone, StateError, TrackerError
 from vitalsdsl.feeds import Feed, Target
-from vitalsdsl.journal import Journal, signature
+from vitalsdsl.journal import Journal, journal_of, signature
 from vitalsdsl.points import RunInfo
 from vitalsdsl.policy import LoadedPolicy
 from vitalsdsl.store import LEASE, Store
@@ -199,7 +198,7 @@ class Watcher:
     def _open(self, run: _Run) -> Watched:
         """Begin, or go on, with a run: its journal tells what has been done about it."""
         info, policy = run.feed.info, run.assignment.policy
-        journal = Journal(None if self._dry else journal_of(self._home, info.name, policy))
+        journal = Journal(None if self._dry else journal_of(self._home, info.name, policy.name))
         ports = [*run.feed.ports(policy), *run.assignment.ports(info)]
         dispatcher = Dispatcher(policy.policy, ports, journal, info, dry_run=self._dry)
         watched = Watched(run.feed, policy, dispatcher, journal, self._store, self._from_now)
@@ -291,12 +290,3 @@ class Watcher:
 
 class _WatchedElsewhere(Exception):
     """Another watcher that shares the store has the run."""
-
-
-def journal_of(home: Path, run: str, policy: LoadedPolicy) -> Path:
-    """Where what is decided about a run under a policy is written down."""
-    return home / _file_name(run) / f"{_file_name(policy.name)}.journal.jsonl"
-
-
-def _file_name(text: str) -> str:
-    return re.sub(r"[^\w.-]", "_", text)

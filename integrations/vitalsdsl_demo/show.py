@@ -14,6 +14,7 @@ from typing import Any
 
 from vitalsdsl import Transition, replay
 from vitalsdsl.errors import MissingExtraError, VitalsError
+from vitalsdsl.journal import journals_of
 from vitalsdsl.policy import LoadedPolicy, load
 from vitalsdsl.sources import read
 
@@ -73,7 +74,7 @@ def _client() -> Any:
 
 def _timeline(folder: Path, run_id: str, say: Say) -> None:
     say("What the policy saw, and what was done:")
-    done = {record["id"]: record for record in _journal(folder / ".vitals" / run_id / "journal.jsonl")}
+    done = {record["id"]: record for record in _journal(journals_of(run_id, folder / ".vitals")[0])}
     path = _client().download_artifacts(run_id, "vitals/transitions.jsonl")
     for line in Path(path).read_text("utf-8").strip().split("\n"):
         t = json.loads(line)

@@ -1,0 +1,35 @@
+"""vitals requests: what has been asked of a training, and what it answered."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from vitalsdsl.cli.output import json_line
+from vitalsdsl.control import control_of
+from vitalsdsl.diagnostic import printable
+
+
+@click.command("requests")
+@click.argument("run")
+@click.option("--control", type=click.Path(path_type=Path), help="The folder in which trainings look for requests.")
+@click.option("--format", "form", type=click.Choice(["text", "jsonl"]), default="text")
+def command(run: str, control: Path | None, form: str) -> None:
+    """The requests on RUN's control channel, the oldest first, each with the training's answer.
+
+    The folder is --control, or VITALS_CONTROL.
+    """
+    asked = list(control_of(run, control).asked())
+    for one in asked:
+        request, answer = one.request, one.answer
+        if form == "jsonl":
+            click.echo(json_line({"type": "request", "state": one.state, **request, "answer": answer}))
+            continue
+        why = f" by {request['rule']} at step {request['trip_step']}" if request.get("rule") else ""
+        by = f" by {request['author']}" if request.get("author") else ""
+        reason = f": {request['reason']}" if request.get("reason") else ""
+        said = f" ({answer['reason']})" if answer is not None and answer.get("reason") else ""
+        click.echo(printable(f"{request['id'][:8]}  {one.state}{said}  {request['action']}{why}{by}{reason}"))
+    if not asked and form == "text":
+        click.echo(f"nothing has been asked of {printable(run)}")

@@ -1,0 +1,30 @@
+"""vitals resume: a person lets a paused training go on."""
+
+from __future__ import annotations
+
+import getpass
+import time
+import uuid
+from pathlib import Path
+
+import click
+
+from vitalsdsl.control import LIFETIME, control_of
+
+
+@click.command("resume")
+@click.argument("run")
+@click.option("--because", "reason", default="", metavar="TEXT", help="Why, for those who read it later.")
+@click.option("--control", type=click.Path(path_type=Path), help="The folder in which trainings look for requests.")
+def command(run: str, reason: str, control: Path | None) -> None:
+    """Ask the training of RUN to go on after a pause.
+
+    The folder is --control, or VITALS_CONTROL. Its answer shows in `vitals requests RUN`.
+    """
+    now = time.time()
+    request = {
+        "id": str(uuid.uuid4()), "run": run, "action": "resume", "author": getpass.getuser(), "reason": reason,
+        "issued_at": now, "expires_at": now + LIFETIME,
+    }  # fmt: skip
+    control_of(run, control).ask(request)
+    click.echo(f"asked: {request['id']}")

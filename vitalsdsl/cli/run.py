@@ -1,0 +1,58 @@
+"""vitals run: start a training with a policy attached."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import click
+
+from vitalsdsl.cli.output import coloured
+from vitalsdsl.diagnostic import printable
+from vitalsdsl.journal import home_of
+from vitalsdsl.launching import launch, levels_reached
+from vitalsdsl.policy import load
+from vitalsdsl.watcher import Shows
+
+
+class _OnStderr(Shows):
+    """The training's own output is left alone."""
+
+    def said(self, text: str) -> None:
+        click.echo(f"vitals: {printable(text)}", err=True)
+
+
+@click.command("run", context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
+@click.argument("policy")
+@click.argument("command_line", nargs=-1, required=True, metavar="-- CMD…", type=click.UNPROCESSED)
+@click.option("--home", type=click.Path(path_type=Path), help="The store and the journals; VITALS_HOME or .vitals.")
+@click.pass_context
+def command(ctx: click.Context, policy: str, command_line: tuple[str, ...], home: Path | None) -> None:
+    """Start CMD with POLICY attached to whatever it logs to, as in `vitals run llm.vitals -- python train.py`.
+
+    Where the tracker's package is met inside the training, the policy is attached there; a W&B run in which it is not
+    is watched by its files. Exits with the code of CMD.
+    """
+    loaded = load(policy)
+    path = Path(policy)
+    reference = str(path.absolute()) if path.exists() else policy
+    words = command_line[1:] if command_line[0] == "--" else command_line
+    if not words:
+        raise click.UsageError("no command given: vitals run POLICY -- python train.py")
+    began = time.time()
+    code = launch(loaded, reference, words, home_of(home), _OnStderr())
+    _summary(home_of(home), began)
+    ctx.exit(code)
+
+
+def _summary(home: Path, since: float) -> None:
+    """What was seen, on stderr: a line for each change that was acted upon."""
+    for run, records in levels_reached(home, since):
+        for record in records:
+            rule = record["rule"] if record["member"] is None else f"{record['rule']}[{record['member']}]"
+            change = f"{record['from']} -> {coloured(record['to'])}"
+            did = record.get("text") or record.get("why") or ""
+            click.echo(
+                f"vitals: run {printable(run)}: step {record['step']}  {change}  {printable(rule)}: {printable(did)}",
+                err=True,
+            )

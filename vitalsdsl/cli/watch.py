@@ -1,0 +1,218 @@
+"""vitals watch: a policy over runs that exist, from outside."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import click
+from rich.console import Console
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
+
+from vitalsdsl.cli.app import EXIT_LEVEL
+from vitalsdsl.cli.output import COLOURS, json_line, transition_line
+from vitalsdsl.cli.replay import settings_of
+from vitalsdsl.control import CONTROL_VARIABLE, control_of
+from vitalsdsl.diagnostic import printable
+from vitalsdsl.feeds import Wanted, target
+from vitalsdsl.journal import home_of
+from vitalsdsl.points import RunInfo
+from vitalsdsl.policy import load
+from vitalsdsl.rules import LEVEL_WORDS, Level
+from vitalsdsl.tracker import Port
+from vitalsdsl.watched import Reading, Watched
+from vitalsdsl.watcher import Assignment, Shows, Watcher
+
+_MOST_LINES = 30
+
+
+def tags_of(ctx: click.Context, parameter: click.Parameter, values: tuple[str, ...]) -> dict[str, str | None]:
+    """`--tag team=nlp` or `--tag baseline` as a mapping."""
+    found: dict[str, str | None] = {}
+    for value in values:
+        name, equals, text = value.partition("=")
+        if not name.strip():
+            raise click.BadParameter(f"`{value}`: write it as name=value, or as a name")
+        found[name.strip()] = text if equals else None
+    return found
+
+
+@click.command("watch")
+@click.argument("policy")
+@click.argument("targets", nargs=-1, required=True, metavar="TARGET…")
+@click.option("--once", is_flag=True, help="Read all runs up to now, act, and end: for cron.")
+@click.option("--dry-run", is_flag=True, help="Say what would be done; do, write and remember nothing.")
+@click.option("--from-now", is_flag=True, help="Tell nobody of what runs went through before the watch began.")
+@click.option("--finished", is_flag=True, help="Runs that have ended, too.")
+@click.option("--tag", "tags", multiple=True, metavar="K[=V]", callback=tags_of, help="Only runs with this tag.")
+@click.option("--set", "settings", multiple=True, metavar="p=v", callback=settings_of, help="Set a param.")
+@click.option("--profile", metavar="P", help="Take the param values of a profile.")
+@click.option("--step", "step_key", metavar="KEY", help="The logged name that is the training step.")
+@click.option("--control", type=click.Path(path_type=Path), help="A folder in which trainings look for requests.")
+@click.option("--may-stop", is_flag=True, help="Let `stop` press the tracker's own stop button (W&B).")
+@click.option(
+    "--home", type=click.Path(path_type=Path), help="The watcher's store and journals; VITALS_HOME or .vitals."
+)
+@click.option("--fail-on", type=click.Choice(LEVEL_WORDS), help="Exit 3 where a level at or above this is reached.")
+@click.option("--format", "form", type=click.Choice(["text", "jsonl"]), default="text")
+@click.pass_context
+def command(
+    ctx: click.Context,
+    policy: str,
+    targets: tuple[str, ...],
+    once: bool,
+    dry_run: bool,
+    from_now: bool,
+    finished: bool,
+    tags: dict[str, str | None],
+    settings: dict[str, str],
+    profile: str | None,
+    step_key: str | None,
+    control: Path | None,
+    may_stop: bool,
+    home: Path | None,
+    fail_on: str | None,
+    form: str,
+) -> None:
+    """Watch runs that exist, by POLICY, without a line changed in their training.
+
+    A TARGET is `mlflow:RUN_ID`, `mlflow:experiments/NAME`, `wandb:ENTITY/PROJECT/RUN`, `wandb:ENTITY/PROJECT`, or the
+    `wandb` folder of a training on this disk. Runs that start later are found; each is read from its beginning, so that
+    baselines are right, and followed to its end. A watcher that was killed goes on where it was.
+    """
+    loaded = load(policy, settings=settings, profile=profile)
+    wanted = Wanted(tags, finished=finished or once, step_key=step_key or loaded.axis, may_stop=may_stop)
+
+    def ports(info: RunInfo) -> list[Port]:
+        return [control_of(info.name, control)] if control or os.environ.get(CONTROL_VARIABLE) else []
+
+    assignments = [Assignment(target(reference, wanted), loaded, ports) for reference in targets]
+    shows = _JsonLines() if form == "jsonl" else _Table() if _can_draw() else _Lines(dry_run)
+    watcher = Watcher(assignments, home_of(home), dry_run=dry_run, from_now=from_now, shows=shows)
+    _end_gently(watcher)
+    with shows:
+        watcher.run(once=once)
+    if not shows.runs:
+        shows.said(
+            f"no runs found in {', '.join(targets)}" + ("" if finished or once else " (running ones; see --finished)")
+        )
+    if fail_on is not None and shows.worst >= Level.parse(fail_on) > Level.GREEN:
+        ctx.exit(EXIT_LEVEL)
+
+
+def _end_gently(watcher: Watcher) -> None:
+    """The first Ctrl-C or SIGTERM ends the watch in order; a second one at once."""
+
+    def stop(number: int, frame: Any) -> None:
+        watcher.stop()
+        signal.signal(number, signal.SIG_DFL)
+
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, stop)
+
+
+def _can_draw() -> bool:
+    return sys.stdout.isatty() and sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
+
+
+class _Shown(Shows):
+    """The base of the three ways to show a watch."""
+
+    def __init__(self) -> None:
+        self.worst = Level.GREEN
+        self.runs: set[str] = set()
+
+    def __enter__(self) -> _Shown:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        pass
+
+    def saw(self, run: Watched, reading: Reading) -> None:
+        self.runs.add(run.feed.uri)
+        self.worst = max([self.worst, *(t.to for t in reading.transitions)])
+
+    def said(self, text: str) -> None:
+        click.echo(printable(text), err=True)
+
+
+class _JsonLines(_Shown):
+    """Each transition as a JSON line, with what becomes of it."""
+
+    def saw(self, run: Watched, reading: Reading) -> None:
+        super().saw(run, reading)
+        for decision in reading.decisions:
+            click.echo(json_line({**decision.transition.as_dict(), "does": decision.text}))
+
+
+class _Lines(_Shown):
+    """Each transition as a line, with what becomes of it, and a line when a run ends."""
+
+    def __init__(self, dry_run: bool) -> None:
+        super().__init__()
+        self._does = "would do" if dry_run else "does"
+
+    def saw(self, run: Watched, reading: Reading) -> None:
+        super().saw(run, reading)
+        name = printable(run.feed.info.name)
+        for decision in reading.decisions:
+            click.echo(f"{name}  {transition_line(decision.transition)}")
+            if decision.acts:
+                click.echo(f"{'':{len(name)}}  {self._does}: {printable(decision.text)}")
+        if reading.is_over:
+            click.echo(f"{name}  has ended, {run.level.word}, at step {run.step}")
+
+
+class _Table(_Shown):
+    """All runs in a live table, the worst first, and below it what was last said and what last changed."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._rows: dict[str, tuple[Level, tuple[Text | str, ...]]] = {}
+        self._lines: list[Text] = []
+        self._live = Live(get_renderable=self._drawn, console=Console(), refresh_per_second=4)
+
+    def __enter__(self) -> _Shown:
+        self._live.start()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._live.stop()
+
+    def saw(self, run: Watched, reading: Reading) -> None:
+        super().saw(run, reading)
+        name, level = printable(run.feed.info.name), run.level
+        firing = ", ".join(
+            f"{printable(rule)} {at.word}" for rule, at in sorted(run.firing.items(), key=lambda f: -f[1])
+        )
+        state = "ended" if reading.is_over else "catching up" if reading.more else "watched"
+        step = "-" if run.step is None else f"{run.step:,}"
+        self._rows[run.feed.uri] = level, (name, Text(level.word, COLOURS[level.word]), step, firing, state)
+        for decision in reading.decisions:
+            line = f"{name}  {transition_line(decision.transition)}"
+            self._add(line + (f"  [{decision.text}]" if decision.acts else ""))
+
+    def said(self, text: str) -> None:
+        self._add(printable(text))
+
+    def _add(self, line: str) -> None:
+        self._lines = [*self._lines[-9:], Text.from_ansi(f"{time.strftime('%H:%M:%S')}  {line}")]
+
+    def _drawn(self) -> Table:
+        table = Table("run", "level", "step", "firing", "", box=None, expand=True)
+        rows = sorted(list(self._rows.values()), key=lambda row: -row[0])  # noqa: C414 - copied at once: another thread adds
+        for _, cells in rows[:_MOST_LINES]:
+            table.add_row(*cells)
+        whole = Table.grid()
+        whole.add_row(table)
+        if len(rows) > _MOST_LINES:
+            whole.add_row(f"and {len(rows) - _MOST_LINES} more runs")
+        for line in self._lines:
+            whole.add_row(line)
+        return whole

@@ -1,0 +1,141 @@
+"""Start a training with a policy attached to whatever it logs to, without a line changed in it.
+
+Each tracker's integration says what it takes: variables by which it attaches itself inside the process, and a folder
+that can be watched from outside where that did not work.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import signal
+import subprocess
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from importlib.metadata import entry_points
+from pathlib import Path
+from typing import Any, Protocol
+
+from vitalsdsl.errors import UsageError, VitalsError
+from vitalsdsl.feeds import Feed, Target, Wanted, target
+from vitalsdsl.journal import HOME_VARIABLE, file_name
+from vitalsdsl.policy import LoadedPolicy
+from vitalsdsl.watcher import Assignment, Shows, Watcher
+
+logger = logging.getLogger("vitalsdsl")
+
+GROUP = "vitalsdsl.launchers"
+
+POLICY_VARIABLE = "VITALS_POLICY"
+
+PATIENCE = 10.0
+"""Seconds that a run has to be attached from inside before it is watched from outside."""
+
+
+class Launcher(Protocol):
+    """What a tracker's integration does for a training that is started."""
+
+    def environment(self, given: Mapping[str, str]) -> dict[str, str]:
+        """The variables to be set."""
+
+    def folder(self, given: Mapping[str, str]) -> str:
+        """A target that finds the training's runs from outside; empty where there is none."""
+
+
+class Unattended:
+    """The runs of a target that have begun since, and that nobody watches from inside."""
+
+    is_open = True
+
+    def __init__(self, inner: Target, home: Path) -> None:
+        self._inner = inner
+        self._home = home
+        self._before = {feed.uri for feed in inner.find()}
+        self._first_seen: dict[str, float] = {}
+
+    def find(self) -> Sequence[Feed]:
+        """Those that were given time to be attached, and were not."""
+        now = time.monotonic()
+        found = [feed for feed in self._inner.find() if feed.uri not in self._before]
+        patient = [feed for feed in found if now - self._first_seen.setdefault(feed.uri, now) >= PATIENCE]
+        return [feed for feed in patient if not (self._home / file_name(feed.info.name)).exists()]
+
+    def close(self) -> None:
+        self._inner.close()
+
+
+def launch(policy: LoadedPolicy, reference: str, command: Sequence[str], home: Path, shows: Shows) -> int:
+    """Run a command under a policy, to its end; its exit code (128 + n where signal n ended it).
+
+    Signals are passed on. The command's input and output are its own. Raises UsageError where it cannot be started.
+    """
+    environment = {**os.environ, POLICY_VARIABLE: reference, HOME_VARIABLE: str(home.absolute())}
+    launchers: list[Any] = [point.load() for point in entry_points(group=GROUP)]
+    targets: list[Target] = []
+    for launcher in launchers:
+        environment |= launcher.environment(environment)
+        folder = launcher.folder(environment)
+        if folder:
+            targets.append(Unattended(target(folder, Wanted(finished=True, step_key=policy.axis)), home))
+    try:
+        child = subprocess.Popen(list(command), env=environment)
+    except OSError as error:
+        raise UsageError(f"{command[0]} cannot be started: {error.strerror or error}") from error
+    watcher = Watcher([Assignment(t, policy) for t in targets], home, shows=shows) if targets else None
+    thread = threading.Thread(target=_watch, args=(watcher,), name="vitals-watch", daemon=True)
+    thread.start()
+    code = _wait(child)
+    if watcher is not None:
+        watcher.stop()
+        thread.join(30.0)
+    return code
+
+
+def _watch(watcher: Watcher | None) -> None:
+    if watcher is None:
+        return
+    try:
+        watcher.run()
+    except VitalsError as error:
+        logger.warning("vitals: runs are not watched from outside: %s", error)
+
+
+def _wait(child: subprocess.Popen[bytes]) -> int:
+    def pass_on(number: int, frame: Any) -> None:
+        child.send_signal(number)
+
+    # Ctrl-C reaches the whole group of the terminal by itself: here it must only not end us before the training.
+    kept = [
+        (number, signal.signal(number, act))
+        for number, act in ((signal.SIGINT, lambda *_: None), (signal.SIGTERM, pass_on))
+    ]
+    try:
+        code = child.wait()
+    finally:
+        for number, before in kept:
+            signal.signal(number, before)
+    return 128 - code if code < 0 else code
+
+
+def levels_reached(home: Path, since: float) -> list[tuple[str, list[dict[str, Any]]]]:
+    """What the journals tell of runs since a unix time: for each run its decisions, in order."""
+    found = []
+    for path in sorted(home.glob("*/*.journal.jsonl")):
+        records = [r for r in _records(path) if r.get("type") in ("intent", "noted") and r.get("at", 0.0) >= since]
+        if records:
+            found.append((str(records[0]["run"]), records))
+    return found
+
+
+def _records(path: Path) -> list[dict[str, Any]]:
+    out = []
+    for line in path.read_text("utf-8", errors="replace").splitlines():
+        try:
+            record = json.loads(line)
+        except ValueError:
+            continue
+        if isinstance(record, dict):
+            out.append(record)
+    return out
