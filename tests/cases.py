@@ -16,6 +16,8 @@ from vitalsdsl.stream import Stream
 from vitalsdsl.verdict import Transition
 
 CASES = sorted((Path(__file__).parent / "conformance" / "cases").glob("*.json"))
+PINNED = sorted((Path(__file__).parent / "pinned").glob("*.json"))
+"""Cases of our own, in the same form, worked out by hand."""
 
 
 def policy_of(text: str) -> Policy:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from cases import CASES, feed, load, outcome, policy_of, run, without_superseded
+from cases import CASES, PINNED, feed, load, outcome, policy_of, run, without_superseded
 from reference.evaluator import evaluate
 from reference.generator import random_case
 
@@ -36,6 +36,26 @@ def test_a_conformance_case_gives_its_transitions(path: Path) -> None:
         (t["step"], t["rule"], t["from"], t["to"], t["onset"] if t["to"] != "green" else None) for t in case["expect"]
     ]
     assert by_segment(got) == by_segment(want), case["why"]
+
+
+@pytest.mark.parametrize("path", PINNED, ids=lambda p: p.stem)
+def test_a_case_of_our_own_gives_its_transitions(path: Path) -> None:
+    case = load(path)
+    want = [(t["step"], t["rule"], t.get("member"), t["from"], t["to"], t["onset"]) for t in case["expect"]]
+    assert outcome(without_superseded(run(policy_of(case["policy"]), case["rows"]))) == want, case["why"]
+
+
+@pytest.mark.parametrize("path", PINNED, ids=lambda p: p.stem)
+def test_state_saved_at_any_step_of_a_case_of_our_own_changes_nothing(path: Path) -> None:
+    case = load(path)
+    policy, rows = policy_of(case["policy"]), case["rows"]
+    whole = outcome(run(policy, rows))
+    for cut in range(len(rows) + 1):
+        first, second = Stream(policy), Stream(policy)
+        out = [t for row in rows[:cut] for t in feed(first, row)]
+        second.load(json.loads(json.dumps(first.save())))
+        out += [t for row in rows[cut:] for t in feed(second, row)] + second.finish()
+        assert outcome(out) == whole, f"cut before row {cut}"
 
 
 @pytest.mark.parametrize("path", CASES, ids=lambda p: p.stem)

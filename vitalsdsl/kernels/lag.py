@@ -37,7 +37,9 @@ class Lag(_Remembering):
         self.recent: deque[tuple[float, Any]] = deque()
 
     def push(self, step: int, time: float, value: Any) -> None:
-        self.recent.append((step if self.extent.unit == STEPS else time, value))
+        at: float = step if self.extent.unit == STEPS else time
+        if at == at:  # a run without wall times has no past that is measured in time
+            self.recent.append((at, value))
 
     def read(self, step: int, time: float) -> Any:
         bound = (step if self.extent.unit == STEPS else time) - self.extent.size

@@ -27,11 +27,13 @@ class Opening(State):
         self.seen = False
         self.count = 0
         """Points since the start."""
-        self.newest: tuple[int, float, float] = (-1, math.nan, math.nan)
+        self.newest: tuple[float, float, float] = (math.nan, math.nan, math.nan)
         self.values: deque[float] = deque()
         self.value: float | None = None
 
     def push(self, step: int, time: float, value: float) -> None:
+        if self.unit == TIME and time != time:
+            return  # a run without wall times has no stretches of time
         if self.start is None:
             self.start, self.start_time = step, time
         self.seen = True
@@ -43,7 +45,7 @@ class Opening(State):
         self.start, self.start_time, self.count, self.value = step, time, 0, None
         self.values.clear()
         if self.newest[0] == step:
-            self._take(step, *self.newest)
+            self._take(step, step, *self.newest[1:])
 
     def _take(self, start: int, step: int, time: float, value: float) -> None:
         place: float = self.count

@@ -20,8 +20,8 @@ class Pairs(Window):
         super().__init__(extent)
         self.seconds: deque[float] = deque()
         """y of the usable pairs, beside `points`, which has x."""
-        self.waiting_first: tuple[int, float] = (-1, math.nan)
-        self.waiting_second: tuple[int, float] = (-1, math.nan)
+        self.waiting_first: tuple[float, float] = (math.nan, math.nan)
+        self.waiting_second: tuple[float, float] = (math.nan, math.nan)
         self._first = Grid(self._first_widened)
         self._second = Grid(self._second_widened)
         self.clear()
