@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from vitalsdsl import nodes as nd
 from vitalsdsl import rules
-from vitalsdsl.scope import Scope, fill_family, match_family
+from vitalsdsl.scope import LOGGED_COUNTERS, Scope, fill_family, match_family
 
 Join = Callable[[str], None]
 
@@ -22,6 +22,8 @@ class Intake:
     names: tuple[str, ...]
     reduce: str = "last"
     bound: str | None = None
+    is_counter: bool = False
+    """It is one of the run's own counters and sets no pace."""
 
     def take(self, repeats: list[float]) -> float:
         """What several points of one step come to."""
@@ -52,6 +54,8 @@ class Metrics:
         self.intakes: dict[str, Intake] = {}
         self.routes: dict[str, list[Intake]] = {}
         self._watches: dict[str, _Watch] = {}
+        self._seen: list[str] = []
+        self.counters = {name: self._counter(name, names) for name, names in LOGGED_COUNTERS.items() if names}
 
     def node(self, path: str) -> nd.MetricNode:
         """The node of a canonical name."""
@@ -63,6 +67,16 @@ class Metrics:
             for name in names:
                 self.routes.setdefault(name, []).append(intake)
         return self.nodes[path]
+
+    def _counter(self, name: str, names: tuple[str, ...]) -> Intake:
+        """A counter of the run: under its usual names, or those that the policy declares for it."""
+        declared = self.scope.metrics.get(name)
+        logged_as = names if declared is None else declared.logged
+        reduce = "last" if declared is None else declared.reduce
+        intake = Intake(nd.MetricNode(name), logged_as, reduce, is_counter=True)
+        for logged in intake.names:
+            self.routes.setdefault(logged, []).append(intake)
+        return intake
 
     def declared(self, path: str) -> tuple[rules.Metric | None, tuple[str, ...]]:
         """The declaration of a canonical name, if it has one, and the names under which it is logged."""

@@ -35,7 +35,10 @@ class Clock:
             return self.time - self.first_time
         value = self.counters.get(name, math.nan)
         if name == "progress" and value != value:
-            return self.step / self.total_steps if self.total_steps > 0 else math.nan
+            total = (
+                self.counters.get("total_steps", math.nan) if self.total_steps != self.total_steps else self.total_steps
+            )
+            return self.step / total if total > 0 else math.nan
         return value
 
 

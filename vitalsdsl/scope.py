@@ -29,8 +29,8 @@ COUNTERS: dict[str, tuple[str, ...]] = {
 }
 """The run's own counters, and the names under which loggers write them."""
 
-TOTAL_STEPS = ("total_steps", "max_steps", "train/total_steps")
-"""Names of the planned number of steps, for `progress`."""
+LOGGED_COUNTERS = {**COUNTERS, "total_steps": ("total_steps", "max_steps", "train/total_steps")}
+"""The planned number of steps, too, for `progress`."""
 
 
 class Meaning(Enum):

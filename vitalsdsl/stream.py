@@ -13,14 +13,11 @@ from vitalsdsl.errors import StateError
 from vitalsdsl.plan import Plan
 from vitalsdsl.points import Row
 from vitalsdsl.rules import Level
-from vitalsdsl.scope import COUNTERS, TOTAL_STEPS
 from vitalsdsl.verdict import RuleState, Transition
 from vitalsdsl.wording import describe
 
 SNAPSHOT_EVERY = 1_000
 KEPT_SNAPSHOTS = 4
-
-_COUNTER_NAMES = {name: counter for counter, names in COUNTERS.items() for name in names}
 
 
 @dataclass
@@ -69,7 +66,6 @@ class Stream:
         self._keep_all = keep_all
         self._keep_rows = keep_rows
         self._total_steps = total_steps
-        self._counters = {**_COUNTER_NAMES, **_declared_counters(policy)}
         self._begin()
 
     def _begin(self) -> None:
@@ -189,17 +185,16 @@ class Stream:
         for name, (value, own) in opened.values.items():
             if own > seen[name]:
                 seen[name] = own
-            counter = self._counters.get(name)
-            if counter is not None:
-                counters[counter] = value
-            elif name in TOTAL_STEPS and self._total_steps != self._total_steps:
-                plan.graph.clock.total_steps = value
             for intake in plan.metrics.routes.get(name, ()):
                 if intake.bound is None:
                     intake.bound = next(n for n in intake.names if n in opened.values)
-                if intake.bound == name:
-                    if name in opened.repeats:
-                        value = intake.take(opened.repeats[name])
+                if intake.bound != name:
+                    continue
+                if name in opened.repeats:
+                    value = intake.take(opened.repeats[name])
+                if intake.is_counter:
+                    counters[intake.metric.name] = value
+                else:
                     intake.metric.receive(step, time, value, own)
                     fresh.append(intake.metric.name)
         return frozenset(fresh)
@@ -355,6 +350,7 @@ class Stream:
             "closed": self.closed,
             "seen": dict(self._seen),
             "bound": {name: intake.bound for name, intake in plan.metrics.intakes.items() if intake.bound is not None},
+            "counted": {name: counter.bound for name, counter in plan.metrics.counters.items() if counter.bound},
             "metrics": {name: node.save() for name, node in plan.metrics.nodes.items()},
             "roots": [root.save() for root in plan.graph.roots],
             "kernels": [kernel.save() for kernel in plan.graph.states],
@@ -371,8 +367,13 @@ class Stream:
         self._seen = dict(state["seen"])
         for name, bound in state["bound"].items():
             plan.metrics.intakes[name].bound = bound
+        for name, bound in state["counted"].items():
+            plan.metrics.counters[name].bound = bound
         for name, node in state["metrics"].items():
             plan.metrics.node(name).load(node)
+        for rule in plan.rules:
+            if rule.guard is not None:
+                rule.load(state["guards"][rule.name])
         for owned, saved in (
             (plan.graph.roots, state["roots"]),
             (plan.graph.states, state["kernels"]),
@@ -396,13 +397,3 @@ def state_text(state: Mapping[str, Any]) -> str:
 
 def _place(rule: RuleState) -> tuple[int, str]:
     return rule.index, rule.member or ""
-
-
-def _declared_counters(policy: rules.Policy) -> dict[str, str]:
-    """`metric tokens = "my/tokens"` says where a counter is logged."""
-    return {
-        logged: metric.name
-        for metric in policy.of(rules.Metric)
-        if metric.name in COUNTERS and not metric.family
-        for logged in metric.logged
-    }
