@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from vitalsdsl import expressions as ex
@@ -153,16 +153,38 @@ class Compiler:
 
     def _dependence(self, node: ex.Expression, setting: Setting) -> tuple[Any, ...]:
         """What else than its text tells one expression from another: only what it really looks at."""
-        star = member = owner = None
+        star = setting.star if has_family(node) else None
+        member = None
+        owners: set[Any] = set()
         for inner in node.walk():
-            if isinstance(inner, ex.Family):
-                star = setting.star
-            elif isinstance(inner, ex.Name) and inner.path == setting.member:
+            if isinstance(inner, ex.Name) and inner.path == setting.member:
                 member = setting.member_path
-            elif isinstance(inner, ex.Call) and inner.function in ("usual", "noise"):
-                if not any(a.keyword == "unless" for a in inner.arguments):
-                    owner = setting.owner.name if setting.owner else None
-        return star, member, owner
+            elif isinstance(inner, ex.Call) and inner.function in ("usual", "noise") and setting.owner is not None:
+                named = any(a.keyword == "unless" for a in inner.arguments)
+                owners.add(tuple(setting.owner.limits) if named else setting.owner.name)
+        return star, member, frozenset(owners)
+
+    def prepare(self, node: ex.Expression, setting: Setting) -> None:
+        """Compile now what in an expression is the same for all members: it has a past when the first one is logged.
+
+        `setting` is that of a member yet to come. A reference that the member's own rule will freeze is begun without.
+        """
+        if isinstance(node, (ex.Family, ex.Length)) or (isinstance(node, ex.Name) and node.path == setting.member):
+            return
+        if not self._awaits_member(node, setting):
+            self.expression(node, setting)
+        elif isinstance(node, ex.Call):
+            for argument in streams_of_call(node):
+                self.prepare(argument, setting)
+        else:
+            for child in node.children():
+                if isinstance(child, ex.Expression):
+                    self.prepare(child, setting)
+
+    def _awaits_member(self, node: ex.Expression, setting: Setting) -> bool:
+        if has_family(node) or any(self._lacks_subject(n) for n in _outside_comparisons(node)):
+            return True
+        return any(isinstance(n, ex.Name) and n.path == setting.member for n in node.walk())
 
     def _keep(self, key: Any, root: Root) -> Root:
         self.graph.memo[key] = root
@@ -255,8 +277,11 @@ class Compiler:
         return links[0] if len(links) == 1 else nd.And(expression_text(node), links)
 
     def _with_subject(self, comparison: ex.Comparison, operand: ex.Expression) -> ex.Expression:
-        """The operand with `baseline(500)` written out as `baseline(grad_norm, 500 steps)`."""
-        if not any(isinstance(n, ex.Call) and self._lacks_subject(n) for n in operand.walk()):
+        """The operand with `baseline(500)` written out as `baseline(grad_norm, 500 steps)`.
+
+        A comparison inside it, as in `fraction(loss > 2 * baseline(500), 50 steps) > 30%`, has a subject of its own.
+        """
+        if not any(self._lacks_subject(n) for n in _outside_comparisons(operand)):
             return operand
         subject = implicit_subject(comparison, operand, self.scope)
         assert subject is not None
@@ -361,8 +386,17 @@ def _insert_subject(call: Any, subject: ex.Name) -> ex.Expression:
     return ex.Call.build(call.span, function=call.function, arguments=(first, *call.arguments), grouped=call.grouped)
 
 
+def _outside_comparisons(node: ex.Node) -> Iterator[ex.Node]:
+    if not isinstance(node, ex.Comparison):
+        yield node
+        for child in node.children():
+            yield from _outside_comparisons(child)
+
+
 def _map(node: Any, change: Callable[[Any], Any]) -> Any:
-    """The expression with each node changed, innermost first."""
+    """The expression with each node outside inner comparisons changed, innermost first."""
+    if isinstance(node, ex.Comparison):
+        return node
     fields: dict[str, Any] = {}
     for name, value in node.__dict__.items():
         if isinstance(value, ex.Node):
