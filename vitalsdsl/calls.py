@@ -73,7 +73,7 @@ def _bind(compiler: Compiler, node: ex.Call, function: type[base.Function], sett
             bound.event = compiler.event_like(value, setting)
             bound.fixed[parameter.name] = "event"
         elif takes in (Takes.EXTENT, Takes.ORIGIN):
-            bound.fixed[parameter.name] = compiler.extent(value)
+            bound.fixed[parameter.name] = compiler.extent(value, parameter.units[0])
         elif takes is Takes.WORD:
             assert isinstance(value, ex.Name)
             bound.fixed[parameter.name] = value.path

@@ -92,14 +92,14 @@ class Compiler:
         reference.freezes.append(freeze)
         self.graph.roots.append(freeze)
 
-    def extent(self, node: ex.Expression) -> Extent:
-        """A length, a length param, or a bare number of steps."""
+    def extent(self, node: ex.Expression, bare: str = STEPS) -> Extent:
+        """A length, a length param, or a bare number of the unit that its place says."""
         if isinstance(node, ex.Name):
-            return self.extent(self.scope.params[node.path].value)
+            return self.extent(self.scope.params[node.path].value, bare)
         if isinstance(node, ex.Length):
             return Extent(node.size, TIME if node.is_time else node.unit)
         if isinstance(node, ex.Number):
-            return Extent(node.value, STEPS)
+            return Extent(node.value, bare)
         raise TypeError(f"{type(node).__name__} is no length")
 
     def span(self, node: ex.For | None) -> Span:
