@@ -24,6 +24,8 @@ class Graph:
     def __init__(self) -> None:
         self.clock = nd.Clock()
         self.roots: list[Root] = []
+        self.guards: list[Root] = []
+        """Roots, too, but made in another order where names come at once that first came one by one: saved by name."""
         self.states: list[State] = []
         self.references: list[Reference] = []
         self.stalled: list[nd.Stalled] = []
@@ -39,7 +41,7 @@ class Graph:
 
     def arrange(self) -> None:
         """Find the order in which nodes run and what each reads, and forget schedules made before."""
-        self.order = in_order(self.roots)
+        self.order = in_order([*self.roots, *self.guards])
         self._reads = {}
         for node in self.order:
             names, always = node.own_reads(), node.needs_every_step()

@@ -121,9 +121,9 @@ class Metrics:
         return joined
 
     def members(self, family: str) -> list[str]:
-        """The canonical names of a family's members logged so far."""
+        """The canonical names of a family's members logged so far, in order of name."""
         watch = self._watches.get(family)
-        return [fill_family(family, star) for star in watch.stars] if watch is not None else []
+        return sorted(fill_family(family, star) for star in watch.stars) if watch is not None else []
 
 
 def _any_number(path: str) -> str:

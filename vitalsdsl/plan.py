@@ -179,7 +179,7 @@ class Plan:
         infinite = not any(takes and _covers(path, name) for path, _, takes in self._taken)
         if nan or infinite:
             guard = Guard(self.metrics.nodes[name], nan, infinite)
-            self.graph.roots.append(guard)
+            self.graph.guards.append(guard)
             self.rules.append(RuleState(f"nonfinite({name})", place, guard=guard, guard_level=level))
 
 

@@ -354,7 +354,8 @@ class Stream:
             "metrics": {name: node.save() for name, node in plan.metrics.nodes.items()},
             "roots": [root.save() for root in plan.graph.roots],
             "kernels": [kernel.save() for kernel in plan.graph.states],
-            "rules": [rule.save() for rule in plan.rules],
+            "rules": [rule.save() for rule in plan.rules if rule.guard is None],
+            "guards": {rule.name: rule.save() for rule in plan.rules if rule.guard is not None},
             "stalled": [node.now for node in plan.graph.stalled],
         }
 

@@ -329,10 +329,12 @@ class RuleState:
         return Change(before, to, onset, reason, clause)
 
     def save(self) -> list[Any]:
-        return [int(self.level), self.onset]
+        return [int(self.level), self.onset, None if self.guard is None else self.guard.save()]
 
     def load(self, saved: list[Any]) -> None:
         self.level, self.onset = Level(saved[0]), saved[1]
+        if self.guard is not None:
+            self.guard.load(saved[2])
 
 
 @dataclass(frozen=True)
