@@ -30,8 +30,9 @@ class Compiler:
         self.graph = graph
         self.metrics = Metrics(scope)
         self._building: set[str] = set()
+        self._open: list[nd.Fresh] = []
 
-    def let(self, let: rules.Let, setting: Setting) -> Root:
+    def let(self, let: rules.Let, setting: Setting) -> Let:
         key = ("let", let.name, setting.star)
         if key not in self.graph.memo:
             self._enter(f"let {let.name}")
@@ -80,12 +81,19 @@ class Compiler:
 
     def freeze(self, owner: Owner, conditions: Iterable[tuple[nd.Node, nd.Node | None]]) -> None:
         """Let the owner's conditions freeze the references that stand in it."""
-        conditions = list(conditions)
+        owner.conditions = list(conditions)
         for reference, extent in owner.waiting:
-            limits = [Extent(4 * extent.size, extent.unit), *owner.limits]
-            for condition, on in conditions:
-                self.freezes(reference, condition, limits, on)
+            self.freeze_by_owner(reference, extent, owner)
         owner.waiting.clear()
+
+    def freeze_by_owner(self, reference: Reference, extent: Extent, owner: Owner) -> None:
+        """Let the owner's conditions freeze one reference, as soon as there are any."""
+        if owner.conditions is None:
+            owner.waiting.append((reference, extent))
+            return
+        limits = [Extent(4 * extent.size, extent.unit), *owner.limits]
+        for condition, on in owner.conditions:
+            self.freezes(reference, condition, limits, on)
 
     def freezes(self, reference: Reference, condition: nd.Node, limits: list[Extent], on: nd.Node | None) -> None:
         freeze = Freeze(condition, reference.accepted, limits, self.graph.clock, on)
@@ -233,19 +241,26 @@ class Compiler:
 
     def _fresh(self, node: nd.Node) -> nd.Node:
         """The node as a plain name reads it: unknown once it is stale, where the policy says when that is."""
-        limits: list[tuple[nd.MetricNode, float, bool]] = []
-        self._stale_limits(node, limits, set())
-        if not limits:
-            return node
         key = ("fresh", node)
         if key not in self.graph.memo:
-            self.graph.memo[key] = nd.Fresh(node, limits)
-        fresh: nd.Node = self.graph.memo[key]
-        return fresh
+            fresh = nd.Fresh(node)
+            is_open = self._stale_limits(node, fresh.limits, set())
+            if is_open:
+                self._open.append(fresh)
+            self.graph.memo[key] = fresh if is_open or fresh.limits else node
+        found: nd.Node = self.graph.memo[key]
+        return found
 
-    def _stale_limits(self, node: nd.Node, limits: list[tuple[nd.MetricNode, float, bool]], seen: set[int]) -> None:
+    def members_joined(self) -> None:
+        """Let the metrics that have joined a family make stale what reads the family."""
+        for fresh in self._open:
+            fresh.limits.clear()
+            self._stale_limits(fresh.source, fresh.limits, set())
+
+    def _stale_limits(self, node: nd.Node, limits: list[nd.Limit], seen: set[int]) -> bool:
+        """Collect how old each metric behind a node may be; whether more metrics may come to stand behind it."""
         if id(node) in seen:
-            return
+            return False
         seen.add(id(node))
         if isinstance(node, nd.MetricNode):
             declared, _ = self.metrics.declared(node.name)
@@ -258,9 +273,10 @@ class Compiler:
                     extent = Extent(2 * every.size, every.unit)
                 if extent is not None:
                     limits.append((node, extent.size, extent.unit == TIME))
-            return
-        for inner in node.pacers if isinstance(node, Root) and node.on is not None else node.inputs:
-            self._stale_limits(inner, limits, seen)
+            return False
+        below = node.pacers if isinstance(node, Root) and node.on is not None else node.inputs
+        inner_open = [self._stale_limits(inner, limits, seen) for inner in below]
+        return isinstance(node, (nd.AggregateNode, nd.Share)) or True in inner_open
 
     def _negative(self, node: ex.Negative, setting: Setting) -> nd.Node:
         return nd.Negative(expression_text(node), [self.expression(node.operand, setting)])

@@ -127,15 +127,19 @@ class MetricNode(Node):
         self.step, self.own_step, self.time, self.value = saved
 
 
+Limit = tuple[MetricNode, float, bool]
+"""A metric, how old its newest point may be, and whether that is in seconds."""
+
+
 class Fresh(Node):
     """A metric or let that is unknown once one of the metrics behind it is too old."""
 
     __slots__ = ("limits", "source")
 
-    def __init__(self, source: Node, limits: Sequence[tuple[MetricNode, float, bool]]) -> None:
+    def __init__(self, source: Node) -> None:
         super().__init__(source.text, (source,))
         self.source = source
-        self.limits = list(limits)
+        self.limits: list[Limit] = []
 
     def is_stale(self, step: int, time: float) -> bool:
         for metric, limit, by_time in self.limits:

@@ -74,6 +74,7 @@ class Plan:
 
     def _arrange(self) -> None:
         self._add_guards()
+        self.compiler.members_joined()
         self.graph.arrange()
 
     # ---------------------------------------------------------------- rules
@@ -90,17 +91,39 @@ class Plan:
             path = fill_family(each.family.path, star)
             self._rule_state(rule, index, Setting(star, each.member, path), path)
 
+        self._prepare(rule, Setting(member=each.member, owner=self._owner(rule, None)))
         self.compiler.watch(each.family, join)
+
+    def _prepare(self, rule: rules.Rule, setting: Setting) -> None:
+        """What all members will read alike has its past from the start of the run."""
+        body = rule.body
+        conditions = [clause.condition for clause in body.clauses]
+        if body.clear is not None and body.clear.condition is not None:
+            conditions.append(body.clear.condition)
+        if body.because is not None:
+            conditions += [part.expression for part in body.because.parts if isinstance(part, rules.TemplateField)]
+        for condition in conditions:
+            if not (isinstance(condition, ex.Name) and condition.path == "member"):
+                self.compiler.prepare(condition, setting)
+        for clause in body.clauses:
+            if clause.on is not None:
+                self.compiler.prepare(clause.on, setting)
+
+    def _owner(self, rule: rules.Rule, member: str | None) -> Owner:
+        """The rule, or one member of it, as the owner of references; for how long its spans let it freeze them."""
+        body, compiler = rule.body, self.compiler
+        limits = [extent for clause in body.clauses for extent in compiler.span(clause.for_).doubled()]
+        afters = [compiler.extent(r.after) for c in body.clauses for r in c.rungs if r.after is not None]
+        limits += [Extent(2 * e.size, e.unit) for e in afters]
+        if body.clear is not None:
+            limits += compiler.span(body.clear.for_).doubled()
+        return Owner(f"rule {rule.name} {member}", limits, begun_by=f"rule {rule.name} None" if member else None)
 
     def _rule_state(self, rule: rules.Rule, index: int, setting: Setting, member: str | None) -> None:
         body, compiler = rule.body, self.compiler
         spans = [compiler.span(clause.for_) for clause in body.clauses]
         afters = [[compiler.extent(r.after) if r.after is not None else None for r in c.rungs] for c in body.clauses]
-        limits = [extent for span in spans for extent in span.doubled()]
-        limits += [Extent(2 * e.size, e.unit) for after in afters for e in after if e is not None]
-        if body.clear is not None:
-            limits += compiler.span(body.clear.for_).doubled()
-        owner = Owner(f"rule {rule.name} {member}", limits)
+        owner = self._owner(rule, member)
         setting = replace(setting, owner=owner)
         gate = self._gate(rule.phases)
         clauses = [
