@@ -40,9 +40,21 @@ class Intake:
 class _Watch:
     """A family in use: the members logged so far, and who wants to know of each."""
 
+    family: str
     patterns: tuple[str, ...]
     joins: list[Join] = field(default_factory=list)
     stars: list[str] = field(default_factory=list)
+
+    def take(self, name: str) -> str | None:
+        """What the stars stand for in a name that is a member and was none yet."""
+        for pattern in self.patterns:
+            star = match_family(pattern, name)
+            if star is None or match_family(self.family, fill_family(self.family, star)) is None:
+                continue
+            if star not in self.stars:
+                self.stars.append(star)
+                return star
+        return None
 
 
 class Metrics:
@@ -93,7 +105,9 @@ class Metrics:
         """Have `join` called with what the stars stand for, for each member logged so far and to come."""
         watch = self._watches.get(family)
         if watch is None:
-            watch = self._watches[family] = _Watch(self._patterns(family))
+            watch = self._watches[family] = _Watch(family, self._patterns(family))
+            for name in self._seen:
+                watch.take(name)
         watch.joins.append(join)
         for star in list(watch.stars):
             join(star)
@@ -108,16 +122,13 @@ class Metrics:
     def see(self, name: str) -> bool:
         """A name is logged for the first time; whether it joined a family."""
         joined = False
-        for family, watch in list(self._watches.items()):
-            for pattern in watch.patterns:
-                star = match_family(pattern, name)
-                if star is None or match_family(family, fill_family(family, star)) is None:
-                    continue
-                if star not in watch.stars:
-                    watch.stars.append(star)
-                    joined = True
-                    for join in list(watch.joins):
-                        join(star)
+        self._seen.append(name)
+        for watch in list(self._watches.values()):
+            star = watch.take(name)
+            if star is not None:
+                joined = True
+                for join in list(watch.joins):
+                    join(star)
         return joined
 
     def members(self, family: str) -> list[str]:
