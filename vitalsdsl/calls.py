@@ -16,7 +16,7 @@ from vitalsdsl.kernels.state import State
 from vitalsdsl.ops import base
 from vitalsdsl.ops.base import Takes
 from vitalsdsl.past import stream_of, subscribe
-from vitalsdsl.scope import Meaning, arguments_by_name, fill_family
+from vitalsdsl.scope import Meaning, arguments_by_name
 from vitalsdsl.setting import Owner, Setting
 from vitalsdsl.signals import Event, Reference
 from vitalsdsl.types import Extent, Kind
@@ -215,10 +215,10 @@ def _share(compiler: Compiler, node: ex.Call, function: type[base.Function], set
     return made
 
 
-def _joiner(compiler: Compiler, made: nd.Share, path: str, members: list[nd.MetricNode]) -> Callable[[str], None]:
+def _joiner(compiler: Compiler, made: nd.Share, path: str, members: list[nd.Stream]) -> Callable[[str], None]:
     def join(star: str) -> None:
-        metric = compiler.metrics.node(fill_family(path, star))
-        members.append(metric)
-        made.inputs.append(metric)
+        member = compiler.member_of(path, star)
+        members.append(member)
+        made.inputs.append(member)
 
     return join

@@ -43,7 +43,7 @@ class Compiler:
             root.text = fill_family(let.name, setting.star) if setting.star is not None else let.name
             self.graph.keep(key, root)
             self._building.discard(f"let {let.name}")
-        found: Root = self.graph.memo[key]
+        found: Let = self.graph.memo[key]
         return found
 
     def event(self, event: rules.Event) -> Event:
@@ -115,11 +115,12 @@ class Compiler:
             return Span()
         return Span([self.extent(length) for length in node.lengths], node.k, node.n)
 
-    def metric_of(self, name: ex.Name, setting: Setting) -> nd.Node:
-        """What an `on` names: a metric, a member, or a let."""
-        if self.scope.meaning(name, setting.member) is Meaning.LET:
-            return self.let_of(name.path)
-        return self.metrics.node(self.path(name, setting))
+    def metric_of(self, name: ex.Name, setting: Setting) -> nd.MetricNode | Let:
+        """The stream of a name, as `on` names one too: a metric, a member, or a let."""
+        path = self.path(name, setting)
+        if self.scope.meaning(name if path == name.path else path) is Meaning.LET:
+            return self.let_of(path)
+        return self.metrics.node(path)
 
     def path(self, name: ex.Name, setting: Setting) -> str:
         if name.path == setting.member and setting.member_path is not None and not name.quoted:
@@ -217,11 +218,9 @@ class Compiler:
         if meaning is Meaning.PHASE:
             phase = self.phase(self.scope.phases[node.path])
             return _ShownCondition(node.path, phase, sets_pace=False)
-        if meaning is Meaning.LET:
-            return self._fresh(self.let_of(node.path))
-        return self._fresh(self.metrics.node(self.path(node, setting)))
+        return self._fresh(self.metric_of(node, setting))
 
-    def let_of(self, path: str) -> Root:
+    def let_of(self, path: str) -> Let:
         let = self.scope.lets.get(path)
         if let is not None and not let.family:
             return self.let(let, Setting())
@@ -234,10 +233,14 @@ class Compiler:
         path = fill_family(node.path, setting.star)
         if match_family(node.path, path) is None:
             return nd.Constant(path, math.nan)
-        let = self.scope.lets.get(node.path)
+        return self._fresh(self.member_of(node.path, setting.star))
+
+    def member_of(self, family: str, star: str) -> nd.MetricNode | Let:
+        """The stream of one member of a family, of metrics or of lets."""
+        let = self.scope.lets.get(family)
         if let is not None and let.family:
-            return self._fresh(self.let(let, Setting(star=setting.star)))
-        return self._fresh(self.metrics.node(path))
+            return self.let(let, Setting(star=star))
+        return self.metrics.node(fill_family(family, star))
 
     def _fresh(self, node: nd.Node) -> nd.Node:
         """The node as a plain name reads it: unknown once it is stale, where the policy says when that is."""

@@ -482,6 +482,13 @@ class AggregateCondition(AggregateNode):
     is_condition = True
 
 
+class Stream(Protocol):
+    """A metric or let: its newest point, and the step of that."""
+
+    value: Any
+    step: int | None
+
+
 class Share(Node):
     """`share(F, of: G)`: unknown until every member known so far has reported at this step."""
 
@@ -490,8 +497,8 @@ class Share(Node):
     def __init__(self, text: str, compute: Callable[[list[float], list[float]], float]) -> None:
         super().__init__(text)
         self.compute = compute
-        self.parts: list[MetricNode] = []
-        self.of: list[MetricNode] = []
+        self.parts: list[Stream] = []
+        self.of: list[Stream] = []
 
     def run(self, step: int, time: float) -> None:
         members = (*self.parts, *self.of)
