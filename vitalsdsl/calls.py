@@ -154,7 +154,7 @@ def _reference(
         reference = Reference(state)
         compiler.graph.references.append(reference)
         if bound.unless is None:
-            owner.waiting.append((reference, extent))
+            compiler.freeze_by_owner(reference, extent, owner)
         else:
             _unless(compiler, reference, extent, bound.unless, owner, setting)
     state = memo[key]
