@@ -25,6 +25,16 @@ if TYPE_CHECKING:
     from vitalsdsl.compiler import Compiler
 
 
+def streams_of_call(node: ex.Call) -> list[ex.Expression]:
+    """The arguments that change with the run."""
+    function = base.registry().get(node.function)
+    if function is None or issubclass(function, base.Elementwise):
+        return [argument.value for argument in node.arguments]
+    given = arguments_by_name(node, function)
+    places = [p.name for p in function.parameters if p.takes in (Takes.STREAM, Takes.CONDITION)]
+    return [given[name] for name in places if name in given]
+
+
 @dataclass
 class _Bound:
     """A call's arguments sorted out: streams to follow, an event, a freezing condition, and what is fixed at load."""
@@ -149,6 +159,9 @@ def _reference(
     if key not in memo:
         state = memo[key] = function.new(bound.fixed)
         assert isinstance(state, Accepted)
+        begun = memo.get(("reference", stream, extent, owner.begun_by)) if bound.unless is None else None
+        if begun is not None:
+            state.load(begun.save())
         compiler.graph.states.append(state)
         subscribe(compiler, source, state)
         reference = Reference(state)
@@ -183,15 +196,16 @@ def aggregate_of(node: ex.Call) -> type[base.Aggregate] | None:
     function = base.aggregates().get(node.function)
     if function is None or len(node.arguments) != 1:
         return None
-    return function if _has_family(node.arguments[0].value) else None
+    return function if has_family(node.arguments[0].value) else None
 
 
-def _has_family(node: ex.Node) -> bool:
+def has_family(node: ex.Node) -> bool:
+    """Whether an expression is another one for each member: a family in it that no function over members takes."""
     if isinstance(node, ex.Family):
         return True
-    if isinstance(node, ex.Call) and aggregate_of(node) is not None:
+    if isinstance(node, ex.Call) and (node.function == "share" or aggregate_of(node) is not None):
         return False
-    return any(_has_family(child) for child in node.children())
+    return any(has_family(child) for child in node.children())
 
 
 def _aggregate(compiler: Compiler, node: ex.Call, function: type[base.Aggregate], setting: Setting) -> nd.Node:
@@ -202,6 +216,7 @@ def _aggregate(compiler: Compiler, node: ex.Call, function: type[base.Aggregate]
     def join(star: str) -> None:
         made.join(star, compiler.expression(argument, replace(setting, star=star)))
 
+    compiler.prepare(argument, setting)
     compiler.watch(argument, join)
     return made
 

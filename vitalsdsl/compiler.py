@@ -9,7 +9,7 @@ from typing import Any
 from vitalsdsl import expressions as ex
 from vitalsdsl import nodes as nd
 from vitalsdsl import rules
-from vitalsdsl.calls import aggregate_of, call
+from vitalsdsl.calls import aggregate_of, call, has_family, streams_of_call
 from vitalsdsl.formatter import expression_text
 from vitalsdsl.graph import Graph
 from vitalsdsl.holding import Span

@@ -62,6 +62,7 @@ class Plan:
             def join(star: str) -> None:
                 self.compiler.let(let, Setting(star=star))
 
+            self.compiler.prepare(let.expression, Setting())
             self.compiler.watch(let.expression, join)
         else:
             self.compiler.let(let, Setting())

@@ -4,17 +4,24 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from vitalsdsl.nodes import Node
 from vitalsdsl.signals import Reference
 from vitalsdsl.types import Extent
 
 
 @dataclass
 class Owner:
-    """The rule or event in which references stand: its conditions freeze them, its spans say for how long."""
+    """The rule or event in which references stand: its conditions freeze them, its spans say for how long.
+
+    References that are made before the conditions wait for them; those of members that join later find them here.
+    """
 
     name: str
     limits: list[Extent] = field(default_factory=list)
     waiting: list[tuple[Reference, Extent]] = field(default_factory=list)
+    conditions: list[tuple[Node, Node | None]] | None = None
+    begun_by: str | None = None
+    """Of a member that joins later: the owner under which its references have learnt so far."""
 
 
 @dataclass(frozen=True)

@@ -378,7 +378,7 @@ class Stream:
         for owned, saved in (
             (plan.graph.roots, state["roots"]),
             (plan.graph.states, state["kernels"]),
-            (plan.rules, state["rules"]),
+            ([rule for rule in plan.rules if rule.guard is None], state["rules"]),
         ):
             if len(owned) != len(saved):
                 raise StateError("saved rule state belongs to another policy")
