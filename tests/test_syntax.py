@@ -9,7 +9,11 @@ from pathlib import Path
 
 import pytest
 
+from vitalsdsl.digest import digest
+from vitalsdsl.layout import format_policy
 from vitalsdsl.parser import parse
+from vitalsdsl.policy import load
+from vitalsdsl.session import replay
 from vitalsdsl.source import Source
 
 GOLDEN = Path(__file__).parent / "golden" / "syntax.txt"
@@ -149,3 +153,21 @@ def test_hostile_input_is_refused_in_bounded_time(hostile: str) -> None:
 )
 def test_a_count_beyond_all_numbers_is_a_finding(text: str) -> None:
     assert {"V009", "V011"} & {d.code for d in parse(Source("p.vitals", text)).diagnostics}
+
+
+@pytest.mark.parametrize("count", [70, 2_000])
+@pytest.mark.parametrize("sign", ["or", "and", "+", "-", "*", "/"])
+def test_a_long_chain_means_what_its_groups_mean(sign: str, count: int) -> None:
+    """Whoever generates a policy writes a term a layer: a chain is no nesting."""
+    joins_conditions = sign in ("or", "and")
+    terms = [f"m{i} > {i % 3}" if joins_conditions else f"m{i}" for i in range(count)]
+    left, right = (f" {sign} ".join(half) for half in (terms[:50], terms[50:]))
+    bound = "" if joins_conditions else " > 1"
+    chain, groups = f"{left} {sign} {right}", f"({left}) {sign} {right}"
+    policies = [load("p", text=f"when {text}{bound} -> orange") for text in (chain, groups)]
+    for values in ([1.0] * count, [3.0] * count, [3.0] * (count - 1) + [0.0]):
+        rows = [{"step": 1, **{f"m{i}": value for i, value in enumerate(values)}}]
+        one, other = ([(t.rule, t.step, t.to) for t in replay(policy, rows)] for policy in policies)
+        assert one == other
+    formatted = format_policy(parse(Source("p.vitals", f"when {chain}{bound} -> orange")))
+    assert digest(parse(Source("p.vitals", formatted)).policy) == policies[0].digest

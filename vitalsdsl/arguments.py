@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -270,8 +270,15 @@ def constant(node: ex.Expression, scope: Scope) -> float | None:
         return -inner if inner is not None else None
     if not isinstance(node, ex.Arithmetic):
         return None
-    left, right = constant(node.left, scope), constant(node.right, scope)
-    if left is None or right is None or (node.operator == "/" and right == 0):
-        return None
-    results = {"+": left + right, "-": left - right, "*": left * right}
-    return results[node.operator] if node.operator in results else left / right
+    return worked_out(node, [constant(operand, scope) for operand in node.operands])
+
+
+def worked_out(node: ex.Arithmetic, values: Sequence[float | None]) -> float | None:
+    """What a sum or a product comes to where its operands have these values; None where one has none."""
+    total = values[0]
+    for operator, value in zip(node.operators, values[1:]):
+        if total is None or value is None or (operator == "/" and value == 0):
+            return None
+        results = {"+": total + value, "-": total - value, "*": total * value}
+        total = results[operator] if operator in results else total / value
+    return total

@@ -137,8 +137,8 @@ class Builder(Transformer_NonRecursive[Token, Any]):
         return ex.Negative.build(self._span(children), operand=operand)
 
     def arithmetic(self, children: Children) -> ex.Arithmetic:
-        left, operator, right = children
-        return ex.Arithmetic.build(self._span(children), operator=str(operator), left=left, right=right)
+        operators = tuple(str(c) for c in children[1::2])
+        return ex.Arithmetic.build(self._span(children), operands=tuple(children[::2]), operators=operators)
 
     def comparison(self, children: Children) -> ex.Comparison:
         operators = tuple(str(c) for c in children[1::2])
@@ -148,10 +148,10 @@ class Builder(Transformer_NonRecursive[Token, Any]):
         return ex.Not.build(self._span(children), operand=children[1])
 
     def and_(self, children: Children) -> ex.And:
-        return ex.And.build(self._span(children), left=children[0], right=children[2])
+        return ex.And.build(self._span(children), operands=tuple(children[::2]))
 
     def or_(self, children: Children) -> ex.Or:
-        return ex.Or.build(self._span(children), left=children[0], right=children[2])
+        return ex.Or.build(self._span(children), operands=tuple(children[::2]))
 
     def is_(self, children: Children) -> ex.Is:
         negated = len(children) == 4

@@ -285,8 +285,10 @@ class Compiler:
         return nd.Negative(expression_text(node), [self.expression(node.operand, setting)])
 
     def _arithmetic(self, node: ex.Arithmetic, setting: Setting) -> nd.Node:
-        left, right = self.expression(node.left, setting), self.expression(node.right, setting)
-        return nd.Arithmetic(expression_text(node), node.operator, left, right)
+        operands = [self.expression(operand, setting) for operand in node.operands]
+        if len(operands) == 2:
+            return nd.Arithmetic(expression_text(node), node.operator, *operands)
+        return nd.ArithmeticChain(expression_text(node), node.operators, operands)
 
     def _comparison(self, node: ex.Comparison, setting: Setting) -> nd.Node:
         operands = [self.expression(self._with_subject(node, o), setting) for o in node.operands]
@@ -320,10 +322,10 @@ class Compiler:
         return nd.Not(expression_text(node), [self.expression(node.operand, setting)])
 
     def _and(self, node: ex.And, setting: Setting) -> nd.Node:
-        return nd.And(expression_text(node), [self.expression(n, setting) for n in (node.left, node.right)])
+        return nd.And(expression_text(node), [self.expression(part, setting) for part in node.operands])
 
     def _or(self, node: ex.Or, setting: Setting) -> nd.Node:
-        return nd.Or(expression_text(node), [self.expression(n, setting) for n in (node.left, node.right)])
+        return nd.Or(expression_text(node), [self.expression(part, setting) for part in node.operands])
 
     def _is(self, node: ex.Is, setting: Setting) -> nd.Node:
         target = node.operand

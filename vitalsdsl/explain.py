@@ -22,7 +22,7 @@ from vitalsdsl.verdict import Clause, RuleState
 from vitalsdsl.wording import distance
 
 _COMPARED = {">": "above", "<": "below", ">=": "at or above", "<=": "at or below", "==": "equal to", "!=": "not"}
-_ARITHMETIC = {"+": "plus", "-": "minus", "/": "divided by"}
+_ARITHMETIC = {"+": "plus", "-": "minus", "*": "times", "/": "divided by"}
 
 
 # -------------------------------------------------------------------- in plain English
@@ -91,7 +91,7 @@ class _Said:
             return self._comparison(node)
         if isinstance(node, (ex.And, ex.Or)):
             word = "and" if isinstance(node, ex.And) else "or"
-            return f"{self._part(node.left, node)} {word} {self._part(node.right, node)}"
+            return f" {word} ".join(self._part(part, node) for part in node.operands)
         if isinstance(node, ex.Not):
             return f"it is not so that {self.condition(node.operand)}"
         if isinstance(node, ex.Is):
@@ -132,10 +132,8 @@ class _Said:
 
     def value(self, node: ex.Expression, subject: ex.Name | None = None) -> str:
         if isinstance(node, ex.Arithmetic):
-            left, right = self.value(node.left, subject), self.value(node.right, subject)
-            if node.operator == "*":
-                return f"{left} times {right}"
-            return f"{left} {_ARITHMETIC[node.operator]} {right}"
+            first, *rest = (self.value(operand, subject) for operand in node.operands)
+            return first + "".join(f" {_ARITHMETIC[symbol]} {text}" for symbol, text in zip(node.operators, rest))
         if isinstance(node, ex.Negative):
             return f"minus {self.value(node.operand, subject)}"
         if isinstance(node, ex.Before):

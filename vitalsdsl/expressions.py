@@ -123,11 +123,28 @@ class Negative(Expression):
 
 
 class Arithmetic(Expression):
-    """`a + b`, `a - b`, `a * b`, `a / b`."""
+    """`a + b - c` or `a * b / c`, from the left to the right: one operator less than operands."""
 
-    operator: Literal["+", "-", "*", "/"]
-    left: Expression
-    right: Expression
+    operands: tuple[Expression, ...]
+    operators: tuple[Literal["+", "-", "*", "/"], ...]
+
+    @property
+    def operator(self) -> str:
+        """What joins `left` and `right`."""
+        return self.operators[-1]
+
+    @property
+    def left(self) -> Expression:
+        """All but the last operand."""
+        if len(self.operands) == 2:
+            return self.operands[0]
+        inner = self.operands[:-1]
+        return Arithmetic.build(inner[0].span.to(inner[-1].span), operands=inner, operators=self.operators[:-1])
+
+    @property
+    def right(self) -> Expression:
+        """The last operand."""
+        return self.operands[-1]
 
 
 class Comparison(Expression):
@@ -144,17 +161,15 @@ class Not(Expression):
 
 
 class And(Expression):
-    """`a and b`; a chain of three is nested to the left."""
+    """`a and b and c`."""
 
-    left: Expression
-    right: Expression
+    operands: tuple[Expression, ...]
 
 
 class Or(Expression):
-    """`a or b`."""
+    """`a or b or c`."""
 
-    left: Expression
-    right: Expression
+    operands: tuple[Expression, ...]
 
 
 class Is(Expression):

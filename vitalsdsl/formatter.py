@@ -94,8 +94,9 @@ class Wording:
 
     def arithmetic(self, node: ex.Arithmetic) -> tuple[str, int]:
         own = _SUM if node.operator in "+-" else _PRODUCT
-        left, right = self._term(node.left, own), self._term(node.right, own + 1)
-        return f"{left} {node.operator} {right}", own
+        text = self._term(node.operands[0], own)
+        rest = zip(node.operators, node.operands[1:])
+        return text + "".join(f" {operator} {self._term(operand, own + 1)}" for operator, operand in rest), own
 
     def _term(self, node: ex.Expression, tightness: int) -> str:
         kept = node.grouped and not self.by_value and isinstance(node, (ex.Before, ex.AtStep, ex.AtEvent, ex.AtEnd))
@@ -136,10 +137,12 @@ class Wording:
         return f"not {inner}" if own in (_NOT, _ATOM) else f"not ({inner})", _NOT
 
     def and_(self, node: ex.And) -> tuple[str, int]:
-        return f"{self._at(node.left, _AND)} and {self._at(node.right, _AND + 1)}", _AND
+        first, *rest = node.operands
+        return " and ".join([self._at(first, _AND), *(self._at(part, _AND + 1) for part in rest)]), _AND
 
     def or_(self, node: ex.Or) -> tuple[str, int]:
-        return f"{self._alternative(node.left, _OR)} or {self._alternative(node.right, _OR + 1)}", _OR
+        first, *rest = node.operands
+        return " or ".join([self._alternative(first, _OR), *(self._alternative(part, _OR + 1) for part in rest)]), _OR
 
     def _alternative(self, node: ex.Expression, tightness: int) -> str:
         kept = node.grouped and not self.by_value and isinstance(node, ex.And)

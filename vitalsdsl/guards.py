@@ -36,8 +36,8 @@ def taken_over(policy: rules.Policy, guard_level: Level | None) -> list[tuple[st
 
 def _top_tests(node: ex.Expression) -> Iterator[ex.Is]:
     if isinstance(node, ex.Or):
-        yield from _top_tests(node.left)
-        yield from _top_tests(node.right)
+        for side in node.operands:
+            yield from _top_tests(side)
     elif isinstance(node, ex.Is):
         yield node
 

@@ -85,8 +85,8 @@ class Kinds:
         elif isinstance(node, ex.Not):
             self.condition(node.operand, where)
         elif isinstance(node, (ex.And, ex.Or)):
-            self.condition(node.left, where)
-            self.condition(node.right, where)
+            for part in node.operands:
+                self.condition(part, where)
         elif isinstance(node, ex.Is):
             self._is(node, where)
         elif isinstance(node, ex.Missing):
@@ -110,10 +110,9 @@ class Kinds:
             self.any_kind(node, where)
             self._no_number(node, where)
         elif isinstance(node, ex.Arithmetic):
-            self.number(node.left, where)
-            self.number(node.right, where)
-            if node.operator in "+-":
-                self.units.add(node, where.member)
+            for operand in node.operands:
+                self.number(operand, where)
+            self.units.add(node, where.member)
         elif isinstance(node, ex.Negative):
             self.number(node.operand, where)
         else:

@@ -273,6 +273,41 @@ class Arithmetic(Node):
         return Reason.UNDEFINED if finite or self.right.value == 0 else Reason.NONFINITE
 
 
+class ArithmeticChain(Node):
+    """More than two numbers, from the left to the right, each step as `Arithmetic` takes it."""
+
+    __slots__ = ("steps",)
+
+    def __init__(self, text: str, symbols: Sequence[str], operands: Sequence[Node]) -> None:
+        super().__init__(text, operands)
+        self.steps = list(zip([ARITHMETIC[symbol] for symbol in symbols], self.inputs[1:]))
+
+    def run(self, step: int, time: float) -> None:
+        left = self.inputs[0].value
+        for compute, operand in self.steps:
+            right = operand.value
+            value = compute(left, right)
+            if value - value != 0.0 and value == value and left - left == 0.0 and right - right == 0.0:
+                value = math.nan
+            left = value
+        self.value = left
+
+    def why(self) -> Reason:
+        if any(node.is_unknown for node in self.inputs):
+            return super().why()
+        # As soon as a step of finite numbers is unknown, that is the reason; else infinities met.
+        left = self.inputs[0].value
+        for compute, operand in self.steps:
+            right = operand.value
+            value = compute(left, right)
+            if not math.isfinite(value):
+                finite = math.isfinite(left) and math.isfinite(right)
+                if finite or (value != value and right == 0):
+                    return Reason.UNDEFINED
+            left = value
+        return Reason.NONFINITE
+
+
 class Negative(Node):
     """-x."""
 

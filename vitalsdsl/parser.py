@@ -26,6 +26,8 @@ from vitalsdsl.syntax import explain
 MAX_CHARACTERS = 2_000_000
 MAX_STATEMENTS = 10_000
 MAX_NESTING = 60
+MAX_PARTS = 5_000
+"""Of one `or`, one sum, one call."""
 MAX_ERRORS = 100
 
 STATEMENTS = (
@@ -33,6 +35,7 @@ STATEMENTS = (
 )
 RULE_PARTS = "when clear cooldown inhibits unknown because try owner runbook shadow disabled".split()
 
+_NAME_PARTS = ("name the parts with `let` and `event`",)
 _SCAN = re.compile(r'"[^"\n]*"?|#[^\n]*|[{}()]|(?m:^)[ \t]*([a-z]+)\b|[A-Za-z_][\w./]*')
 _DEFINES = re.compile(r"\s*(?:metric|param|let|event|phase|rule|profile)\s+([A-Za-z_][\w./]*)")
 
@@ -194,13 +197,10 @@ def _build(tree: lark.ParseTree, locator: Locator) -> tuple[Any | None, list[Dia
     builder = Builder(locator, parse_field)
     built = builder.transform(tree)
     found = builder.diagnostics + found
-    if isinstance(built, ex.Node):
-        deep = _depth_finding(built)
-    else:
-        parts = built if isinstance(built, list) else []
-        deep = next((d for item in parts if isinstance(item, ex.Node) if (d := _depth_finding(item))), None)
-    if deep is not None:
-        return None, [*found, deep]
+    items = built if isinstance(built, list) else [built]
+    large = next((d for item in items if isinstance(item, ex.Node) if (d := _too_large(item))), None)
+    if large is not None:
+        return None, [*found, large]
     return built, found
 
 
@@ -230,10 +230,19 @@ def _too_deep(text: str, locator: Locator) -> Diagnostic | None:
     return None
 
 
-def _depth_finding(root: ex.Node) -> Diagnostic | None:
+def _too_large(root: ex.Node) -> Diagnostic | None:
+    """Nested beyond reason without brackets (`not not not …`), or a chain that nobody reads."""
     level = [root]
     for _ in range(MAX_NESTING + 8):
-        level = [child for node in level for child in node.children()]
+        inner: list[ex.Node] = []
+        for node in level:
+            before = len(inner)
+            inner += node.children()
+            count = len(inner) - before
+            if count > MAX_PARTS and isinstance(node, ex.Expression):
+                message = f"this has {count:,} parts; {MAX_PARTS:,} at most"
+                return Diagnostic("V032", Severity.ERROR, message, node.span, "too long", _NAME_PARTS)
+        level = inner
         if not level:
             return None
     return _deep(level[0].span)
@@ -241,7 +250,7 @@ def _depth_finding(root: ex.Node) -> Diagnostic | None:
 
 def _deep(span: Span) -> Diagnostic:
     message = f"this is nested more than {MAX_NESTING} deep"
-    return Diagnostic("V032", Severity.ERROR, message, span, "here", ("name the parts with `let` and `event`",))
+    return Diagnostic("V032", Severity.ERROR, message, span, "here", _NAME_PARTS)
 
 
 def _stretches(

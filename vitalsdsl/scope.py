@@ -169,10 +169,9 @@ def _bare(node: ex.Expression, scope: Scope) -> ex.Name | None:
     if isinstance(node, ex.Negative):
         return _bare(node.operand, scope)
     if isinstance(node, ex.Arithmetic) and node.operator in "*/":
-        if is_constant(node.right, scope):
-            return _bare(node.left, scope)
-        if node.operator == "*" and is_constant(node.left, scope):
-            return _bare(node.right, scope)
+        varying = [place for place, operand in enumerate(node.operands) if not is_constant(operand, scope)]
+        if len(varying) == 1 and (varying[0] == 0 or node.operators[varying[0] - 1] == "*"):
+            return _bare(node.operands[varying[0]], scope)
     return None
 
 
@@ -184,7 +183,7 @@ def is_constant(node: ex.Expression, scope: Scope) -> bool:
         return scope.meaning(node) is Meaning.PARAM
     if isinstance(node, ex.Negative):
         return is_constant(node.operand, scope)
-    return isinstance(node, ex.Arithmetic) and is_constant(node.left, scope) and is_constant(node.right, scope)
+    return isinstance(node, ex.Arithmetic) and all(is_constant(operand, scope) for operand in node.operands)
 
 
 def name_rules(policy: written.Policy) -> written.Policy:

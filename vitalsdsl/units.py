@@ -99,12 +99,10 @@ class Units:
         return self._lets[path]
 
     def _of_arithmetic(self, node: ex.Arithmetic, member: str | None) -> str | None:
-        left, right = self.of(node.left, member), self.of(node.right, member)
-        if node.operator in "+-":
-            return right if left == PLAIN else left if left == right or right == PLAIN else None
-        if right == PLAIN:
-            return left
-        return right if left == PLAIN and node.operator == "*" else None
+        unit = self.of(node.operands[0], member)
+        for operator, operand in zip(node.operators, node.operands[1:]):
+            unit = _joined(unit, operator, self.of(operand, member))
+        return unit
 
     def of_length(self, node: ex.Node) -> str:
         """The unit of what is written where a length or a number stands."""
@@ -131,12 +129,16 @@ class Units:
 
     def add(self, node: ex.Arithmetic, member: str | None) -> None:
         """Report a sum or a difference of what is measured in different units."""
-        clash = self._clash(node.left, node.right, member)
-        if clash is not None:
-            texts = [f"`{expression_text(n)}`" for n in (node.left, node.right)]
-            verb = "added to" if node.operator == "+" else "taken from"
-            one, other = texts if node.operator == "+" else reversed(texts)
-            self.report("V003", f"{one} cannot be {verb} {other}", node.span, *clash)
+        left = node.operands[0]
+        for operator, right in zip(node.operators, node.operands[1:]):
+            clash = self._clash(left, right, member) if operator in "+-" else None
+            if clash is not None:
+                texts = [f"`{expression_text(n)}`" for n in (left, right)]
+                verb = "added to" if operator == "+" else "taken from"
+                one, other = texts if operator == "+" else reversed(texts)
+                self.report("V003", f"{one} cannot be {verb} {other}", left.span.to(right.span), *clash)
+            # The sum so far is measured in what its first operand with a unit is.
+            left = right if self.of(left, member) == PLAIN else left
 
     def alike(self, call: ex.Call, member: str | None) -> None:
         """Report a `greatest` of what is measured in different units."""
@@ -254,3 +256,12 @@ def _spoken(unit: str) -> str:
 
 def _counter(unit: str) -> str:
     return {EPOCHS: "epoch", TOKENS: "tokens"}.get(unit, "step")
+
+
+def _joined(left: str | None, operator: str, right: str | None) -> str | None:
+    """What a sum, a difference, a product or a quotient of two is measured in."""
+    if operator in "+-":
+        return right if left == PLAIN else left if left == right or right == PLAIN else None
+    if right == PLAIN:
+        return left
+    return right if left == PLAIN and operator == "*" else None

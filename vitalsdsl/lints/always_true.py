@@ -61,7 +61,7 @@ class AlwaysTrue(Lint):
 
     def _contradictions(self, at: Looked) -> Iterator[Diagnostic]:
         """`x > 5 and x < 3`, also as `5 < x < 3`."""
-        inner = {id(side) for node in at.all(ex.And) for side in (node.left, node.right)}
+        inner = {id(side) for node in at.all(ex.And) for side in node.operands}
         whole: list[ex.Expression] = [*at.all(ex.And), *(n for n in at.all(ex.Comparison) if len(n.operands) > 2)]
         for node in whole:
             if id(node) in inner:
@@ -81,19 +81,22 @@ class AlwaysTrue(Lint):
     def _covers(self, node: ex.Or, at: Looked) -> Iterator[Diagnostic]:
         """`x > 3 or x < 5`: one of the two always holds."""
         sides = [p for p in alternatives(node) if isinstance(p, ex.Comparison) and len(p.operands) == 2]
-        both = [b for side in sides for b in bounds(side, at)]
-        for above in both:
-            for below in both:
-                if above.is_above and below.is_below and above.key == below.key and above.value < below.value:
-                    yield self.found(f"`{above.key[0]}` is always above {above.value:g} or below {below.value:g}",
-                                     node.span, "always true", "was `and` meant?")  # fmt: skip
-                    return
+        held: dict[tuple[str, str], list[Bound]] = {}
+        for bound in (b for side in sides for b in bounds(side, at)):
+            held.setdefault(bound.key, []).append(bound)
+        for (text, _), both in held.items():
+            above = min((b for b in both if b.is_above), key=_value, default=None)
+            below = max((b for b in both if b.is_below), key=_value, default=None)
+            if above is not None and below is not None and above.value < below.value:
+                yield self.found(f"`{text}` is always above {above.value:g} or below {below.value:g}",
+                                 node.span, "always true", "was `and` meant?")  # fmt: skip
+                return
 
 
 def _in_figures(node: ex.Expression) -> bool:
     """Whether it is written in figures alone: a param may be there to switch a rule on."""
     if isinstance(node, ex.Arithmetic):
-        return _in_figures(node.left) and _in_figures(node.right)
+        return all(_in_figures(operand) for operand in node.operands)
     return isinstance(node, ex.Number) or (isinstance(node, ex.Negative) and _in_figures(node.operand))
 
 

@@ -25,9 +25,9 @@ class DivisionUnguarded(Lint):
 
     def look(self, at: Looked) -> Iterable[Diagnostic]:
         for node in at.all(ex.Arithmetic):
-            divisor = node.right
-            zero = at.value(divisor) == 0
-            if node.operator == "/" and (zero or (isinstance(divisor, ex.Call) and divisor.function in _CAN_BE_ZERO)):
-                text = expression_text(divisor)
-                yield self.found(f"`{text}` can be zero, and then this is unknown", divisor.span, "no floor",
-                                 f"write `greatest({text}, 1e-6)`")  # fmt: skip
+            for operator, divisor in zip(node.operators, node.operands[1:]):
+                zero = at.value(divisor) == 0
+                if operator == "/" and (zero or (isinstance(divisor, ex.Call) and divisor.function in _CAN_BE_ZERO)):
+                    text = expression_text(divisor)
+                    yield self.found(f"`{text}` can be zero, and then this is unknown", divisor.span, "no floor",
+                                     f"write `greatest({text}, 1e-6)`")  # fmt: skip

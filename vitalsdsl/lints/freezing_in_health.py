@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator
 
 from vitalsdsl import expressions as ex
 from vitalsdsl import rules
+from vitalsdsl.arguments import worked_out
 from vitalsdsl.diagnostic import Diagnostic
 from vitalsdsl.formatter import expression_text
 from vitalsdsl.lints.base import Lint, Looked
@@ -79,8 +80,4 @@ def _healthy(node: ex.Expression, subject: str, at: Looked) -> float | None:
         return _PLAIN[node.function](inner) if known else None
     if not isinstance(node, ex.Arithmetic):
         return None
-    left, right = _healthy(node.left, subject, at), _healthy(node.right, subject, at)
-    if left is None or right is None or (node.operator == "/" and right == 0):
-        return None
-    results = {"+": left + right, "-": left - right, "*": left * right}
-    return results[node.operator] if node.operator in results else left / right
+    return worked_out(node, [_healthy(operand, subject, at) for operand in node.operands])

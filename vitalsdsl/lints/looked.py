@@ -212,9 +212,9 @@ def _paced_by(node: ex.Node) -> Iterator[ex.Name | ex.Family]:
 
 def conjuncts(node: ex.Expression) -> list[ex.Expression]:
     """The parts of an `and`; the condition itself where it is none."""
-    return [*conjuncts(node.left), *conjuncts(node.right)] if isinstance(node, ex.And) else [node]
+    return [inner for part in node.operands for inner in conjuncts(part)] if isinstance(node, ex.And) else [node]
 
 
 def alternatives(node: ex.Expression) -> list[ex.Expression]:
     """The parts of an `or`; the condition itself where it is none."""
-    return [*alternatives(node.left), *alternatives(node.right)] if isinstance(node, ex.Or) else [node]
+    return [inner for part in node.operands for inner in alternatives(part)] if isinstance(node, ex.Or) else [node]

@@ -22,7 +22,7 @@ class MixedAndOr(Lint):
 
     def look(self, at: Looked) -> Iterable[Diagnostic]:
         for node in at.all(ex.Or):
-            for side in (node.left, node.right):
+            for side in node.operands:
                 if isinstance(side, ex.And) and not side.grouped:
                     text = side.span.text
                     yield self.found(

@@ -63,7 +63,7 @@ def _stretch(phase: rules.Phase, at: Looked) -> tuple[float, float] | None:
 def warm_up(node: ex.Node, at: Looked) -> float:
     """How many steps have to be lived, at least, before an expression can be known."""
     if isinstance(node, ex.Or):
-        return min(warm_up(node.left, at), warm_up(node.right, at))
+        return min(warm_up(part, at) for part in node.operands)
     if isinstance(node, ex.Name) and node.path in at.scope.lets:
         return warm_up(at.scope.lets[node.path].expression, at)
     if isinstance(node, ex.Before):

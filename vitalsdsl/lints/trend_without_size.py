@@ -8,6 +8,7 @@ from vitalsdsl import expressions as ex
 from vitalsdsl.diagnostic import Diagnostic
 from vitalsdsl.formatter import expression_text
 from vitalsdsl.lints.base import Lint, Looked
+from vitalsdsl.lints.looked import conjuncts
 
 _TRENDS = ("rising", "falling", "monotone_up", "monotone_down")
 
@@ -34,17 +35,13 @@ def _lonely(node: ex.Expression) -> Iterator[ex.Call]:
     if isinstance(node, ex.Call) and node.function in _TRENDS:
         yield node
     elif isinstance(node, ex.Or):
-        yield from _lonely(node.left)
-        yield from _lonely(node.right)
+        for part in node.operands:
+            yield from _lonely(part)
     elif isinstance(node, ex.Held):
         yield from _lonely(node.condition)
-    elif isinstance(node, ex.And) and not any(isinstance(n, (ex.Comparison, ex.Name)) for n in _parts(node)):
-        for part in _parts(node):
+    elif isinstance(node, ex.And) and not any(isinstance(n, (ex.Comparison, ex.Name)) for n in conjuncts(node)):
+        for part in conjuncts(node):
             yield from _lonely(part)
-
-
-def _parts(node: ex.Expression) -> list[ex.Expression]:
-    return [*_parts(node.left), *_parts(node.right)] if isinstance(node, ex.And) else [node]
 
 
 def _subject(call: ex.Call) -> str:
