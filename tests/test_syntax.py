@@ -133,18 +133,36 @@ def test_any_damage_to_a_policy_is_found_or_harmless_and_never_raises() -> None:
         assert not FOREIGN.search(rendered(damaged))
 
 
-@pytest.mark.parametrize(
-    "hostile",
-    ["(" * 10_000_000, "when " + "not " * 100_000 + "x -> red", "when " + "a + " * 50_000 + "x > 2 -> red",
-     "rule a {" * 1_000, '"' * 100_000, "when x > 2 -> red\n" * 120_000, "a\0b", "when " + "(" * 5_000 + "x"],
-    ids=["parentheses", "not", "sum", "braces", "quotes", "rules", "NUL", "deep"],
-)  # fmt: skip
+HOSTILE = {
+    "parentheses": "(" * 10_000_000,
+    "not": "when " + "not " * 100_000 + "x -> red",
+    "minus": "when " + "-" * 100_000 + "x > 1 -> red",
+    "past": "when x" + " before 1 steps" * 50_000 + " > 1 -> red",
+    "sum": "when " + "a + " * 50_000 + "x > 2 -> red",
+    "sum of a million": "when " + "a+" * 950_000 + "x > 2 -> red",
+    "comparisons": "when x" + " < x" * 50_000 + " -> red",
+    "braces": "rule a {" * 1_000,
+    "quotes": '"' * 100_000,
+    "rules": "when x > 2 -> red\n" * 100_000,
+    "broken rules": "when x > > 2 -> red\n" * 50_000,
+    "broken parts": "rule a {\n" + "when x > > 2 -> red\n" * 20_000 + "}",
+    "fields": 'rule a { because "' + "{x}" * 300_000 + '" when x > 1 -> red }',
+    "digits": "when x > " + "1" * 1_900_000 + " -> red",
+    "level": "when x > 1 -> " + "a" * 1_900_000,
+    "NUL": "a\0b",
+    "deep": "when " + "(" * 5_000 + "x",
+}
+
+
+@pytest.mark.parametrize("hostile", HOSTILE.values(), ids=HOSTILE.keys())
 def test_hostile_input_is_refused_in_bounded_time(hostile: str) -> None:
+    parse(Source("p.vitals", "when x > 1 -> red"))  # the parser's own tables are made once a process
     began = time.process_time()
     found = parse(Source("p.vitals", hostile)).diagnostics
+    shown = [d.render() for d in found]
     assert found
-    assert time.process_time() - began < 30
-    assert all(len(d.render()) < 2_000 for d in found)
+    assert time.process_time() - began < 8
+    assert all(len(text) < 2_000 for text in shown)
 
 
 @pytest.mark.parametrize(

@@ -303,7 +303,8 @@ class Builder(Transformer_NonRecursive[Token, Any]):
         """`grad_norm is {grad_norm:.2f}`: `{{` and `}}` stand for braces."""
         parts: list[str | rules.TemplateField] = []
         words, at = "", 0
-        while at < len(text):
+        fields = 0
+        while at < len(text) and fields <= _MAX_FIELDS:
             char = text[at]
             if text[at : at + 2] in ("{{", "}}"):
                 words += char
@@ -313,6 +314,7 @@ class Builder(Transformer_NonRecursive[Token, Any]):
                 inside = text[at + 1 : end] if end >= 0 else text[at + 1 :]
                 place = Span(span.source, span.start + at, span.start + (end + 1 if end >= 0 else len(text)))
                 field = self._template_field(inside, place, closed=end >= 0)
+                fields += 1
                 if field is not None:
                     parts += [words, field] if words else [field]
                     words = ""
@@ -322,7 +324,7 @@ class Builder(Transformer_NonRecursive[Token, Any]):
                 at += 1
         if words:
             parts.append(words)
-        if sum(isinstance(p, rules.TemplateField) for p in parts) > _MAX_FIELDS:
+        if fields > _MAX_FIELDS:
             self._error("V010", f"a message can hold {_MAX_FIELDS} values", span, "too many")
         return rules.Template.build(span, text=text, parts=tuple(parts))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import unicodedata
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -20,6 +21,11 @@ class Severity(Enum):
     ERROR = "error"
     WARNING = "warning"
     INFO = "info"
+
+
+_LONGEST_QUOTE = 120
+_LONGEST_TEXT = 1_000
+_LONG_QUOTE = re.compile(rf"`[^`]{{{_LONGEST_QUOTE + 1},}}`")
 
 
 @dataclass(frozen=True)
@@ -54,6 +60,11 @@ class Diagnostic:
     help: tuple[str, ...] = field(default=())
     fix: Fix | None = None
 
+    def __post_init__(self) -> None:
+        for name, value in (("message", _brief(self.message)), ("label", _brief(self.label))):
+            object.__setattr__(self, name, value)
+        object.__setattr__(self, "help", tuple(map(_brief, self.help)))
+
     @property
     def is_error(self) -> bool:
         return self.severity is Severity.ERROR
@@ -86,6 +97,14 @@ class Diagnostic:
             start, end = self.fix.span.start, self.fix.span.end
             found["fix"] = {"start": start, "end": end, "text": self.fix.replacement, "safe": self.fix.safe}
         return found
+
+
+def _brief(text: str) -> str:
+    """A sentence with what it quotes cut short: it may quote a name of a million letters."""
+    if len(text) <= _LONGEST_QUOTE:
+        return text
+    shorter = _LONG_QUOTE.sub(lambda quote: f"{quote[0][:80]}…{quote[0][-30:]}", text)
+    return shorter if len(shorter) <= _LONGEST_TEXT else f"{shorter[:_LONGEST_TEXT]}…"
 
 
 def printable(text: str) -> str:

@@ -25,6 +25,8 @@ from vitalsdsl.syntax import explain
 
 MAX_CHARACTERS = 2_000_000
 MAX_STATEMENTS = 10_000
+MAX_WORDS = 400_000
+"""Words and signs in one file: what the parser needs time and memory for."""
 MAX_NESTING = 60
 MAX_PARTS = 5_000
 """Of one `or`, one sum, one call."""
@@ -37,6 +39,7 @@ RULE_PARTS = "when clear cooldown inhibits unknown because try owner runbook sha
 
 _NAME_PARTS = ("name the parts with `let` and `event`",)
 _SCAN = re.compile(r'"[^"\n]*"?|#[^\n]*|[{}()]|(?m:^)[ \t]*([a-z]+)\b|[A-Za-z_][\w./]*')
+_WORDS = re.compile(r'"[^"\n]*"|#[^\n]*|\w+|[^\w\s]')
 _DEFINES = re.compile(r"\s*(?:metric|param|let|event|phase|rule|profile)\s+([A-Za-z_][\w./]*)")
 
 
@@ -87,6 +90,13 @@ def refuse(source: Source) -> Diagnostic | None:
         message = f"this file has {size}; a policy has at most {MAX_CHARACTERS // 1_000_000} million"
         head = Source(source.name, text[:200])
         return Diagnostic("V030", Severity.ERROR, message, head.span(0, 1), help=("split it and `use` the parts",))
+    if len(text) > MAX_WORDS:
+        count = sum(1 for found in _WORDS.finditer(text) if found[0][0] != "#")
+        if count > MAX_WORDS:
+            message = f"this file has {count:,} words and signs; a policy has at most {MAX_WORDS:,}"
+            return Diagnostic(
+                "V030", Severity.ERROR, message, source.span(0, 1), help=("split it and `use` the parts",)
+            )
     at = text.find("\0")
     if at >= 0:
         message = "this file holds a NUL character: it is not text"

@@ -42,7 +42,7 @@ PAGES: dict[str, str] = {
     "But so:  when loss > 3 -> red",
     "V028": 'Two names stand side by side.\n\nNot so:  when grad norm > 3 -> red\nBut so:  when "grad norm" > 3 -> red',
     "V029": "A sign that does not belong here.\n\nNot so:  when loss > 3 -> red;\nBut so:  when loss > 3 -> red",
-    "V030": "A policy has at most 2 million characters and 10,000 statements; with all that it uses, 100 files.",
+    "V030": "A policy has at most 2 million characters, 400,000 words and signs, and 10,000 statements; with all that it uses, 100 files.",
     "V031": "The file is not UTF-8 text.",
     "V032": "An expression is nested more than 60 deep, or one of its chains has more than 5,000 parts. Name its parts"
     " with `let` and `event`.",
