@@ -12,7 +12,7 @@ import pytest
 from vitalsdsl.digest import digest
 from vitalsdsl.layout import format_policy
 from vitalsdsl.parser import parse
-from vitalsdsl.policy import load
+from vitalsdsl.policy import load, read
 from vitalsdsl.session import replay
 from vitalsdsl.source import Source
 
@@ -79,7 +79,94 @@ when usual(loss, 500) * 2 < loss for 10 iters -> red
 param k 3
 when loss is NaN -> red
 metric loss "x"
+when größe > 3 -> orange
+when train/größe > ٣ -> orange
+when loss > ٣ -> orange
+when loss > 3 for ２０ steps -> orange
+rule clear { when loss > 3 -> orange }
+override clear { cooldown 5 steps }
+when act/größe_* > 3 -> red
+when x > 3 -> ŕed
+wünsch loss > 3 -> red
+when any(act/größe_* > 3) -> red
+when grad_norm > 3*baseline(500 stps) for 20 steps -> orange
+when loss > 3 for 20 steps - > orange
+when loss > 3 for twenty steps -> orange
+when loss > 3 for -20 steps -> orange
+when loss >> 3 -> orange
+when loss === 3 -> orange
+when loss == nan -> orange
+when mean(loss, window: 500 steps) > 3 -> orange
+for 20 steps when loss > 3 -> orange
+when loss > 3 -> orange for 20 steps
+rule a { -> orange when loss > 3 }
+rule a { when loss > 3 -> orange do alert pause }
+rule a { when loss > 3 -> orange because loss is high }
+rule a { when loss > 3 -> orange because "loss is {}" }
+when any act/* > 3 -> orange
+rule r each act/* { when act > 3 -> orange }
+rule r each m in act { when m > 3 -> orange }
+rule r for each m in act/* { when m > 3 -> orange }
+policy "llm"
+metric loss = "a" stale 100 steps
+param k = 3 in 1.5 to 10
+param k = loss
+level orange alert, tag
+limit rollback 3 / 10000 steps
+nonfinite -> off
+rule a { when loss > 3 -> orange unknown ignore }
+rule a { when loss > 3 -> orange clear loss < 2 }
+rule "my rule" { when loss > 3 -> orange }
+rule my-rule { when loss > 3 -> orange }
+rule my rule { when loss > 3 -> orange }
+rule a: when loss > 3 -> orange
+profile small k = 3
+use pack:core
+when a > 1 and b > 2 then c > 3 within 10 steps and d > 4 -> orange
+when missing loss > 3 -> orange
+when stalled -> orange
+when loss at 100 > 3 -> orange
+when loss at step loss > 3 -> orange
+when loss between 1 and 3 -> orange
+when 1 < loss > 3 -> orange
+when loss > 3 unless step < 1000 -> orange
+when loss > 3 and and x > 2 -> orange
+when loss > 3 -> orange else -> yellow
 """.splitlines()
+MENDED = [
+    ("when größe > 3 -> orange", '"größe"', 'when "größe" > 3 -> orange'),
+    ("let größe = 2 * loss", "groesse", "let groesse = 2 * loss"),
+    ("when loss > ٣ -> orange", "write `3`", "when loss > 3 -> orange"),
+    ("when any(act/größe_* > 3) -> orange", 'metric act/groesse_* = "act/größe_*"',
+     'metric act/groesse_* = "act/größe_*"\nwhen any(act/groesse_* > 3) -> orange'),
+    ("let at = loss", "at_let", "let at_let = loss"),
+    ("event for = loss > 3", "for_event", "event for_event = loss > 3"),
+    ("rule clear { when x > 3 -> orange }", "clear_rule", "rule clear_rule { when x > 3 -> orange }"),
+    ("rule r each for in act/* { when x > 3 -> orange }", "for_member",
+     "rule r each for_member in act/* { when for_member > 3 -> orange }"),
+    ("when at > 3 -> orange", 'write `"at"`', 'when "at" > 3 -> orange'),
+    ("when loss == nan -> orange", "`loss is nan`", "when loss is nan -> orange"),
+    ("when loss > 3 for 20 stps -> orange", "`20 steps`", "when loss > 3 for 20 steps -> orange"),
+    ("when loss > 3 - > orange", "write `->`", "when loss > 3 -> orange"),
+    ("when loss >> 3 -> orange", "write `>`", "when loss > 3 -> orange"),
+    ("when loss > 3 -> orange for 20 steps", "`when CONDITION for 20 steps -> orange`", "when x > 3 for 20 steps -> orange"),
+    ("rule a { when x > 3 -> orange because so it is }", '`"so it is"`',
+     'rule a { when x > 3 -> orange because "so it is" }'),
+    ("rule a { when x > 3 -> orange do alert pause }", "alert, pause", "rule a { when x > 3 -> orange do alert, pause }"),
+    ("rule my-rule { when x > 3 -> orange }", "rule my_rule {", "rule my_rule { when x > 3 -> orange }"),
+    ('rule "my rule" { when x > 3 -> orange }', "rule my_rule", "rule my_rule { when x > 3 -> orange }"),
+    ("when stalled -> orange", "`stalled for 10 min`", "when stalled for 10 min -> orange"),
+    ("when missing loss -> orange", "`missing loss for 100 steps`", "when missing loss for 100 steps -> orange"),
+    ("when loss between 1 and 3 -> orange", "`1 < loss < 3`", "when 1 < loss < 3 -> orange"),
+    ("when loss > 3 unless step < 9 -> orange", "`and not`", "when loss > 3 and not step < 9 -> orange"),
+    ("when loss at 100 > 3 -> orange", "`at step 100`", "when loss at step 100 > 3 -> orange"),
+    ("nonfinite -> off", "`nonfinite off`", "nonfinite off"),
+    ("use pack:core", '`"pack:core"`', 'use "pack:core"'),
+    ("rule r each act/* { when x > 3 -> orange }", "`each m in act/*`", "rule r each m in act/* { when m > 3 -> orange }"),
+    ("rule r each m in act { when m > 3 -> orange }", "`each m in act/*`", "rule r each m in act/* { when m > 3 -> orange }"),
+]  # fmt: skip
+"""What is wrong, what is said of it, and what comes of doing so."""
+
 FOREIGN = re.compile(
     r"UnexpectedToken|LPAR|RPAR|COMPARE|ValidationError|Traceback|Token\(|__ANON|pydantic|lark", re.IGNORECASE
 )
@@ -100,6 +187,12 @@ def test_each_mistake_is_said_as_it_was_reviewed(update: bool) -> None:
 @pytest.mark.parametrize("mistake", MISTAKES)
 def test_a_mistake_is_never_said_in_the_parser_s_words(mistake: str) -> None:
     assert not FOREIGN.search(rendered(mistake))
+
+
+@pytest.mark.parametrize(("mistake", "said", "mended"), MENDED, ids=[m for m, _, _ in MENDED])
+def test_doing_what_is_said_mends_it(mistake: str, said: str, mended: str) -> None:
+    assert said in rendered(mistake)
+    assert not [d.render() for d in read("p.vitals", text=mended)[1] if d.is_error]
 
 
 def test_several_mistakes_in_one_file_are_all_found_and_the_rest_is_kept() -> None:

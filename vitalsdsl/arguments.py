@@ -135,6 +135,9 @@ class Calls:
         needed = [p for p in places if p.required]
         too_many = len(given) > len(places) and not (places and places[-1].many)
         if len(given) < len(needed) or too_many:
+            if any(a.keyword is not None and a.keyword not in function.keywords() for a in node.arguments):
+                self._by_keyword(node, function, [], signature)
+                return None
             much = "many" if too_many else "few"
             self.report(
                 "V041", f"too {much} arguments for `{node.function}`", node.span, f"{len(given)} given", signature

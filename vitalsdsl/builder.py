@@ -100,11 +100,16 @@ class Builder(Transformer_NonRecursive[Token, Any]):
         return ex.Name.build(self._token_span(children[0]), path=str(children[0]))
 
     def target(self, children: Children) -> ex.Name:
-        token = children[0]
+        return self._target(children[0], f'as a metric name write `"{children[0]}"`')
+
+    def rule_name(self, children: Children) -> ex.Name:
+        return self._target(children[0], "no rule can be called so")
+
+    def _target(self, token: Token, help_: str) -> ex.Name:
         quoted = token.type == "STRING"
         path = self._text(token) if quoted else str(token)
         if not quoted:
-            self._refuse_reserved(token)
+            self._refuse_reserved(token, help_)
         elif not path.strip():
             self._error("V010", "a name cannot be empty", self._token_span(token), "nothing between the quotes")
         return ex.Name.build(self._token_span(token), path=path, quoted=quoted)
@@ -115,16 +120,16 @@ class Builder(Transformer_NonRecursive[Token, Any]):
     def _text(self, token: Token) -> str:
         return str(token)[1:-1]
 
-    def _refuse_reserved(self, token: Token) -> None:
+    def _refuse_reserved(self, token: Token, help_: str) -> None:
         if str(token) in RESERVED:
             span = self._token_span(token)
-            self._error(
-                "V006", f"`{token}` is a word of the language", span, "reserved", f'as a metric name write `"{token}"`'
-            )
+            if str(token) in ("nan", "inf", "finite"):
+                help_ = f"to ask whether a metric is so, write `loss is {token}`"
+            self._error("V006", f"`{token}` is a word of the language", span, "reserved", help_)
 
-    def _defined(self, token: Token) -> str:
-        """The name that a statement defines."""
-        self._refuse_reserved(token)
+    def _defined(self, token: Token, what: str) -> str:
+        """The name that a statement defines: no quotes make a word of the language one."""
+        self._refuse_reserved(token, f"choose another name, such as `{token}_{what}`")
         return str(token)
 
     # ---------------------------------------------------------------- expressions
@@ -176,15 +181,15 @@ class Builder(Transformer_NonRecursive[Token, Any]):
     def at_step(self, children: Children) -> ex.AtStep:
         return ex.AtStep.build(self._span(children), operand=children[0], step=self._number(children[3]))
 
-    def _name(self, token: Token) -> ex.Name:
-        self._refuse_reserved(token)
+    def _name(self, token: Token, what: str) -> ex.Name:
+        self._refuse_reserved(token, f"no {what} can be called so")
         return ex.Name.build(self._token_span(token), path=str(token))
 
     def at_event(self, children: Children) -> ex.AtEvent:
-        return ex.AtEvent.build(self._span(children), operand=children[0], event=self._name(children[2]))
+        return ex.AtEvent.build(self._span(children), operand=children[0], event=self._name(children[2], "event"))
 
     def at_end(self, children: Children) -> ex.AtEnd:
-        return ex.AtEnd.build(self._span(children), operand=children[0], phase=self._name(children[4]))
+        return ex.AtEnd.build(self._span(children), operand=children[0], phase=self._name(children[4], "phase"))
 
     def at_least(self, children: Children) -> ex.AtLeast:
         conditions = tuple(c for c in children[3:] if isinstance(c, ex.Expression))
@@ -336,6 +341,9 @@ class Builder(Transformer_NonRecursive[Token, Any]):
         cut = inside.rfind(":")
         if cut >= 0 and inside.count("(", 0, cut) == inside.count(")", 0, cut):
             text, colon, form = inside[:cut], ":", inside[cut + 1 :]
+        if not text.strip():
+            self._error("V013", "nothing stands between these braces", place, "for a brace itself write `{{`")
+            return None
         try:
             format(1.0, form)
         except ValueError:
@@ -366,11 +374,11 @@ class Builder(Transformer_NonRecursive[Token, Any]):
         return rules.RuleBody.build(span, clauses=clauses, **fields)
 
     def in_phase(self, children: Children) -> Part:
-        names = tuple(self._name(c) for c in children if c.type == "NAME")
+        names = tuple(self._name(c, "phase") for c in children if c.type == "NAME")
         return self._part("phases", children, names)
 
     def each(self, children: Children) -> rules.Each:
-        member = self._defined(children[1])
+        member = self._defined(children[1], "member")
         return rules.Each.build(self._span(children), member=member, family=self.family(children[3:]))
 
     def rule(self, children: Children) -> rules.Rule:
@@ -381,7 +389,7 @@ class Builder(Transformer_NonRecursive[Token, Any]):
         each = next((c for c in head if isinstance(c, rules.Each)), None)
         phases = tuple(name for c in head if isinstance(c, Part) for name in c.value)
         body = self._body(parts, span)
-        name = self._defined(children[1])
+        name = self._defined(children[1], "rule")
         return rules.Rule.build(span, name=name, title=title, phases=phases, each=each, body=body)
 
     def oneliner(self, children: Children) -> rules.Rule:
@@ -399,13 +407,13 @@ class Builder(Transformer_NonRecursive[Token, Any]):
 
     def policy(self, children: Children) -> Part:
         title = self._text(children[2]) if len(children) > 2 else None
-        return Part(self._defined(children[1]), title, self._span(children))
+        return Part(self._defined(children[1], "policy"), title, self._span(children))
 
     def use(self, children: Children) -> rules.Use:
         namespace = None
         for word, following in zip(children, children[1:]):
             if word.__class__ is Token and word.type == "AS":
-                namespace = self._defined(following)
+                namespace = self._defined(following, "rules")
         values = tuple(c for c in children if isinstance(c, rules.Setting))
         reference = self._text(children[1])
         return rules.Use.build(self._span(children), reference=reference, namespace=namespace, values=values)
@@ -453,20 +461,23 @@ class Builder(Transformer_NonRecursive[Token, Any]):
     def param(self, children: Children) -> rules.Param:
         values = [c for c in children if isinstance(c, ex.Expression)]
         bounds = {"low": values[1], "high": values[2]} if len(values) == 3 else {}
-        return rules.Param.build(self._span(children), name=self._defined(children[1]), value=values[0], **bounds)
+        name = self._defined(children[1], "param")
+        return rules.Param.build(self._span(children), name=name, value=values[0], **bounds)
 
     def let(self, children: Children) -> rules.Let:
         family = children[1].type == "FAMILY"
-        name = str(children[1]) if family else self._defined(children[1])
+        name = str(children[1]) if family else self._defined(children[1], "let")
         on = children[5] if len(children) > 4 else None
         return rules.Let.build(self._span(children), name=name, expression=children[3], on=on, family=family)
 
     def event(self, children: Children) -> rules.Event:
         parts = self._options(children[4:], {"FOR": "for_", "APART": "apart"})
-        return rules.Event.build(self._span(children), name=self._defined(children[1]), condition=children[3], **parts)
+        name = self._defined(children[1], "event")
+        return rules.Event.build(self._span(children), name=name, condition=children[3], **parts)
 
     def phase(self, children: Children) -> rules.Phase:
-        return rules.Phase.build(self._span(children), name=self._defined(children[1]), condition=children[3])
+        name = self._defined(children[1], "phase")
+        return rules.Phase.build(self._span(children), name=name, condition=children[3])
 
     def level_default(self, children: Children) -> rules.LevelDefault:
         actions = tuple(c for c in children if isinstance(c, rules.Action))
@@ -490,7 +501,8 @@ class Builder(Transformer_NonRecursive[Token, Any]):
 
     def profile(self, children: Children) -> rules.Profile:
         settings = tuple(c for c in children if isinstance(c, rules.Setting))
-        return rules.Profile.build(self._span(children), name=self._defined(children[1]), settings=settings)
+        name = self._defined(children[1], "profile")
+        return rules.Profile.build(self._span(children), name=name, settings=settings)
 
     def setting(self, children: Children) -> rules.Setting:
         return rules.Setting.build(self._span(children), name=str(children[0]), value=children[2])

@@ -134,7 +134,9 @@ class Kinds:
             return
         text = expression_text(node)
         help_ = f"write `{text} > …`"
-        if isinstance(node, ex.Name):
+        if isinstance(node, ex.Length):
+            help_ = f"write `{'elapsed' if node.is_time else 'step'} < {text}`"
+        elif isinstance(node, ex.Name):
             near = difflib.get_close_matches(node.path, [*self.scope.events, *self.scope.phases], 1)
             help_ += f", or did you mean `{near[0]}`?" if near else ""
         self.report("V002", f"`{text}` is a number, not a condition", node.span, "compared with what?", help_)

@@ -119,7 +119,7 @@ def family_pattern(path: str) -> re.Pattern[str]:
         if part == "*":
             pattern += r"([^/]+)"
         elif part.startswith("{"):
-            pattern += r"(\d+)"
+            pattern += "([0-9]+)"
         else:
             pattern += re.escape(part)
     return re.compile(pattern)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import difflib
 import re
+import unicodedata
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -15,8 +16,27 @@ from lark.exceptions import UnexpectedInput, UnexpectedToken
 
 from vitalsdsl.builder import RESERVED, Locator
 from vitalsdsl.diagnostic import Diagnostic, Severity
+from vitalsdsl.ops.base import aggregates, registry
 from vitalsdsl.source import Span
 
+_FORMS = {
+    "policy": 'policy NAME "title"', "use": 'use "REFERENCE" as NAME', "axis": 'axis "logged name"',
+    "metric": 'metric NAME = "logged", "or this" every 10 steps', "every": "every 10 steps", "reduce": "reduce mean",
+    "stale": "stale after 100 steps", "allow": "allow nonfinite", "unit": 'unit "tok/s"',
+    "param": "param NAME = 3 in 1 .. 10", "let": "let NAME = EXPRESSION", "event": "event NAME = CONDITION",
+    "phase": "phase NAME = CONDITION", "level": "level orange do alert, tag", "limit": "limit rollback 3 per 10000 steps",
+    "nonfinite": "nonfinite -> orange`, or `nonfinite off", "rule": 'rule NAME "title" { when CONDITION -> LEVEL }',
+    "override": "override RULE { cooldown 500 steps }", "disable": 'disable RULE because "…"',
+    "profile": "profile NAME { p = 3 }", "when": "when CONDITION for 20 steps -> LEVEL",
+    "clear": "clear when CONDITION`, or `clear for 20 steps", "cooldown": "cooldown 500 steps", "inhibits": "inhibits RULE",
+    "unknown": "unknown hold`, or `unknown reset", "because": 'because "…"', "try": 'try "…", "…"', "owner": 'owner "…"',
+    "runbook": 'runbook "…"',
+}  # fmt: skip
+"""How each statement and each part of one is written."""
+_OTHER_STATEMENTS = {"import": "use", "include": "use", "from": "use", "var": "let", "define": "let", "const": "param",
+                     "set": "param", "threshold": "param", "alias": "metric", "tag": "level", "silence": "disable"}  # fmt: skip
+_JOINED_BY = {"if": "and", "where": "and", "while": "and", "unless": "and not", "but": "and", "except": "and not"}
+_ACTIONS = "alert tag pause stop rollback notify checkpoint lr request".split()
 STATEMENT_WORDS = (
     "policy use axis metric param let event phase level limit nonfinite rule when override disable profile".split()
 )
@@ -31,12 +51,20 @@ _UNITS = {
     "batches": "steps", "updates": "steps", "epoch": "epochs", "token": "tokens", "step": "steps", "rows": "samples",
     "ms": "s", "evaluations": "samples", "evals": "samples", "weeks": "d",
 }  # fmt: skip
+_KNOWN_UNITS = "steps samples epochs tokens min".split()
+_BEFORE_LENGTHS = "for after within before every cooldown apart per stalled".split()
 _SPELLINGS = [
     ("==>", "->"), ("=>", ">="), ("=<", "<="), ("<>", "!="), ("&&", "and"), ("||", "or"), ("≥", ">="), ("≤", "<="),
+    ("===", "=="), ("!==", "!="), (">>", ">"), ("<<", "<"), ("- >", "->"), ("–>", "->"), ("—>", "->"), ("⇒", "->"),
     ("≠", "!="), ("→", "->"), ("-->", "->"), ("**", "*"), ("&", "and"), ("|", "or"), ("!", "not"), ("×", "*"), ("−", "-"),
 ]  # fmt: skip
-_WORD = re.compile(r"[A-Za-z_][\w./]*")
-_QUOTES = "'‘’“”`"
+_AFTER_CONDITION = {"for": "for 20 steps", "on": "on METRIC", "within": "within 100 steps"}
+"""What people write behind the level, and what it looks like where it belongs."""
+_WORD = re.compile(r"[A-Za-z_][A-Za-z0-9_./]*")
+_QUOTES = "'‘’“”„«»`"
+_SPELT_OUT = str.maketrans({"ä": "ae", "ö": "oe", "ü": "ue", "ß": "ss", "Ä": "Ae", "Ö": "Oe", "Ü": "Ue", "ø": "o",
+                            "æ": "ae", "ł": "l", "µ": "u", "μ": "u", "σ": "sigma", "λ": "lambda", "α": "alpha",
+                            "β": "beta", "ε": "epsilon", "θ": "theta", "Δ": "delta"})  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -148,6 +176,40 @@ def _brackets(p: _Place) -> Diagnostic | None:
     return None
 
 
+# -------------------------------------------------------------------- letters
+
+
+def _letters(p: _Place) -> Diagnostic | None:
+    """`größe`, `٣`: names and numbers are written in ASCII."""
+    at, end = p.at, p.at
+    while end < p.end and _is_letter(p.text[end]):
+        end += 1
+    while at > p.start and _is_letter(p.text[at - 1]):
+        at -= 1
+    word = p.text[at:end].strip("./")
+    if end == p.at or word.isascii():
+        return None
+    plain = unicodedata.normalize("NFKD", word.translate(_SPELT_OUT)).encode("ascii", "ignore").decode()
+    digits = "".join(str(unicodedata.decimal(c, c)) for c in word)
+    if re.fullmatch(r"[0-9.]+", digits):
+        return p.error("V026", f"`{word}` is not written in the digits 0 to 9", "other digits", f"write `{digits}`",
+                       at=at, length=end - at)  # fmt: skip
+    name = plain if _WORD.fullmatch(plain) and plain not in RESERVED else ""
+    such = f", such as `{name}`" if name else ""
+    help_ = f'as a metric name write `"{word}"`'
+    if p.text[end : end + 1] in ("*", "{") and name:
+        help_ = f'give the family another name: `metric {name}* = "{word}*"`'
+    elif re.search(r"(?:->|^|\d)\s*$", p.text[p.start : at]):
+        help_ = "the words of the language have none"
+    elif re.search(r"\b(?:let|event|phase|param|rule|policy|profile|as|each|in phase)\s+$", p.text[p.start : at]):
+        help_ = f"choose another name{such}; any text in double quotes can name a metric"
+    return p.error("V029", f"`{word}` has letters other than a to z", "only in quotes", help_, at=at, length=end - at)
+
+
+def _is_letter(char: str) -> bool:
+    return char in "._/" or unicodedata.category(char)[0] in "LNM"
+
+
 # -------------------------------------------------------------------- operators
 
 
@@ -178,9 +240,12 @@ def _then_number(p: _Place, at: int) -> bool:
 def _division(p: _Place) -> Diagnostic | None:
     if p.rest.startswith("//"):
         return p.error("V024", "a comment begins with `#`", "write `#`", length=2)
+    if p.rest.startswith("/*") and re.search(r"\beach\s+[\w./]*$", p.before):
+        return p.error("V034", "`each` gives the member a name", "in which family?",
+                       f"write `each m in {p.previous()[1]}/*`", length=1)  # fmt: skip
     if p.rest.startswith("/*"):
         return p.error("V024", "a comment begins with `#`", "write `#` on each line", length=2)
-    if p.rest.startswith("/"):
+    if p.rest.startswith("/") and "SLASH" in p.expected:
         return p.error("V025", "division needs white space after the `/`", "write ` / `",
                        "without it `a/b` is the name of a metric", length=1)  # fmt: skip
     if p.rest.startswith("^"):
@@ -193,6 +258,26 @@ def _division(p: _Place) -> Diagnostic | None:
 
 def _durations(p: _Place) -> Diagnostic | None:
     at, previous = p.previous()
+    if (
+        p.rest.startswith("-")
+        and "UNIT" not in p.expected
+        and re.match(r"-\s*\d", p.rest)
+        and previous in _BEFORE_LENGTHS
+    ):
+        written = re.match(r"-\s*(\d[\d.]*\s*[a-z]*)", p.rest)
+        text = written[1].strip() if written else "20 steps"
+        return p.error("V048", "a length is never negative", "below nothing", f"write `{text}`", length=1)
+    if (
+        "UNIT" not in p.expected
+        and p.word in (*_UNITS, *_KNOWN_UNITS)
+        and _is_name(previous)
+        and "NUMBER" not in p.expected
+    ):
+        before = re.search(r"([a-z]+)\s+\S+\s*$", p.before)
+        if before and before[1] in _BEFORE_LENGTHS:
+            return p.error("V001", f"`{previous} {p.word}` has no number", "how many?",
+                           f"write it in digits, such as `20 {p.word}`; a param that is a length has its unit already",
+                           at=at, length=p.at + len(p.word) - at)  # fmt: skip
     number = re.fullmatch(r"\d[\d.]*(?:[eE]\d+)?[kMBT]?", previous)
     if number is None or "UNIT" not in p.expected:
         joined = re.match(r"(\d[\d.]*)([A-Za-z]+)", previous)
@@ -201,6 +286,10 @@ def _durations(p: _Place) -> Diagnostic | None:
         return None
     if p.word.lower() in _UNITS:
         return _unit(p, p.at, previous, p.word, len(p.word))
+    near = difflib.get_close_matches(p.word.lower(), [*_KNOWN_UNITS, *_UNITS], 1, 0.7) if _is_name(p.word) else []
+    if near and len(p.word) > 2:
+        unit = _UNITS.get(near[0], near[0])
+        return p.error("V001", f"`{p.word}` is no unit", "unknown unit", f"did you mean `{previous} {unit}`?")
     if "COMPARE" in p.expected and "FOR" in p.expected:
         return None
     return Diagnostic(
@@ -254,8 +343,10 @@ def _levels(p: _Place) -> Diagnostic | None:
     word = p.word.lower()
     if p.is_over or not _WORD.match(p.rest):
         return p.error("V023", "a level is missing after `->`", "yellow, orange or red")
-    if word in ("alert", "tag", "pause", "stop", "rollback", "notify", "checkpoint"):
+    if word in _ACTIONS:
         return p.error("V023", f"`{p.word}` is an action, not a level", "a level first", f"write `-> yellow do {word}`")
+    if word == "off" and re.search(r"\bnonfinite\s*->\s*$", p.before):
+        return p.error("V023", "`off` is no level", "without the arrow", "write `nonfinite off`")
     near = [_OTHER_LEVELS[word]] if word in _OTHER_LEVELS else difflib.get_close_matches(word, LEVELS, 1)
     help_ = f"did you mean `{near[0]}`?" if near else ""
     return p.error("V023", f"there is no level `{p.word}`", "yellow, orange or red", help_)
@@ -275,6 +366,11 @@ def _keywords(p: _Place) -> Diagnostic | None:
         return p.error("V027", f"`{word}` is written in small letters", f"write `{word.lower()}`")
     if word in ("if", "alert", "alarm", "where", "unless", "rule_when", "on"):
         return p.error("V027", f"a rule begins with `when`, not `{word}`", "write `when CONDITION -> LEVEL`")
+    if word in ("for", "after", "do", "each", "within"):
+        whole = {"for": "when CONDITION for 20 steps -> LEVEL", "each": "rule NAME each m in FAMILY { … }",
+                 "within": "when (A then B within 100 steps) -> LEVEL"}.get(word, f"when CONDITION -> LEVEL {word} …")  # fmt: skip
+        return p.error("V027", f"`{word}` begins no {'statement' if top else 'part of a rule'}", "what does it belong to?",
+                       f"write `{whole}`")  # fmt: skip
     if word.lower() in ("and", "or", "not", "AND", "OR"):
         return p.error("V027", f"`{word}` has no condition to join", "is a part missing before it?")
     if word == "then":
@@ -284,13 +380,33 @@ def _keywords(p: _Place) -> Diagnostic | None:
         return p.error(
             "V027", f"`{word}` belongs inside a rule", "outside of any `{ … }`", "write `rule NAME { when … }`"
         )
-    near = difflib.get_close_matches(word.lower(), words, 1, 0.6)
+    if top and re.match(r"[^\n]*?[^-][<>]=?\s[^\n]*->", p.rest) and not _near(word, words):
+        return p.error(
+            "V027", f"`{word}` begins no statement", "a condition?", f"a rule begins with `when`: `when {word} …`"
+        )
+    near = _near(word, words)
     what = "statement" if top else "part of a rule"
     help_ = f"did you mean `{near[0]}`?" if near else f"a {what} begins with one of: {', '.join(words)}"
     at, previous = p.previous()
-    if not near and _WORD.fullmatch(previous) and previous not in RESERVED and "\n" not in p.text[at : p.at]:
+    if not near and _is_name(previous) and previous not in LEVELS and "\n" not in p.text[at : p.at]:
         return _two_names(p, at, previous)
     return p.error("V027", f"`{word}` begins no {what}", "not known here", help_)
+
+
+def _near(word: str, words: list[str]) -> list[str]:
+    """The statement, or the part of a rule, that a word may stand for."""
+    other = _OTHER_STATEMENTS.get(word.lower())
+    return [other] if other in words else difflib.get_close_matches(word.lower(), words, 1, 0.6)
+
+
+def _keyword(p: _Place) -> str:
+    """The statement, or the part of one, in which the place stands."""
+    found = [w for w in re.findall(r'"[^"\n]*"|[a-z_]+', _masked(p.before)) if w in _FORMS]
+    return found[-1] if found else ""
+
+
+def _is_name(text: str) -> bool:
+    return _WORD.fullmatch(text) is not None and text not in RESERVED
 
 
 def _two_names(p: _Place, at: int, previous: str) -> Diagnostic:
@@ -302,9 +418,30 @@ def _two_names(p: _Place, at: int, previous: str) -> Diagnostic:
 def _names(p: _Place) -> Diagnostic | None:
     at, previous = p.previous()
     char = p.rest[:1]
+    if p.word in _JOINED_BY and "COMPARE" in p.expected and "ARROW" in p.expected:
+        return p.error("V027", f"`{p.word}` joins no conditions", "not known here", f"write `{_JOINED_BY[p.word]}`")
+    between = re.match(r"(?:between|in)\s+(\S+?)\s*(?:and|\.\.|,)\s*(\S+)", p.rest)
+    if between and "COMPARE" in p.expected and _is_name(previous):
+        return p.error("V005", f"`{p.word}` is not spelt so here", "a range",
+                       f"write `{between[1]} < {previous} < {between[2]}`")  # fmt: skip
+    if previous in ("and", "or") and _WORD.match(p.rest) and "COMPARE" in p.expected and p.word not in RESERVED:
+        return p.error("V035", f"a condition is missing before `{previous}`", "nothing before this",
+                       "take it out, or write the condition", at=at, length=len(previous))  # fmt: skip
+    if p.word in _AFTER_CONDITION and previous in LEVELS:
+        return p.error("V027", f"`{p.word}` comes before the `->`", "too late here",
+                       f"write `when CONDITION {_AFTER_CONDITION[p.word]} -> {previous}`")  # fmt: skip
+    if previous in _ACTIONS and p.word in _ACTIONS:
+        return p.error("V034", f"no comma between `{previous}` and `{p.word}`", "a second action",
+                       f"write `{previous}, {p.word}`")  # fmt: skip
+    if "COMPARE" in p.expected and _is_name(previous) and (previous in registry() or previous in aggregates()):
+        if re.match(r"[\w\"]", p.rest) and p.word not in RESERVED:
+            return p.error("V033", f"what `{previous}` is about stands in parentheses", "no `(` before this",
+                           f"write `{previous}({p.rest.split()[0]} …)`")  # fmt: skip
     if char in ("@", "$", "?", "\\", "~", ";", "["):
         if char == ";":
             return p.error("V029", "statements are not ended by `;`", "take it out", length=1)
+        if char == "[" and "NUMBER" in p.expected and "STRING" not in p.expected:
+            return None
         if char == "[":
             return p.error(
                 "V029",
@@ -428,16 +565,40 @@ def _missing_words(p: _Place) -> Diagnostic | None:
             "V034",
             "for how long?",
             "`for` is missing",
-            f"write `{previous} for 100 steps`",
+            "write `stalled for 10 min`" if previous == "stalled" else f"write `missing {previous} for 100 steps`",
             at=at,
             length=len(previous),
         )
     if "EQUAL" in p.expected and len(p.expected) <= 2:
         return here("V034", "an `=` is missing", "here", f"write `{previous} = …`")
+    if re.match(r"for\s+each\b", p.rest) and "EACH" in p.expected:
+        return here("V029", "no `for` before `each`", "take it out", "write `rule NAME each m in FAMILY { … }`")
     if "LBRACE" in p.expected and "EQUAL" not in p.expected:
-        return here(
-            "V034", "the body of the rule is missing", "a `{` should stand here", "write `rule NAME { when … -> … }`"
-        )
+        named = re.match(r"[-\w ]*[-\w](?=\s*\{)", p.rest)
+        if named and _keyword(p) in ("rule", "profile", "override") and not re.match(r"(?:in|each)\b", p.rest):
+            name = re.sub(r"\W+", "_", previous + (" " if p.at > at + len(previous) else "") + named[0])
+            return here("V028", "a name is one word", "more than that", f"write `{_keyword(p)} {name} {{ … }}`",
+                        at=at, length=p.at + len(named[0]) - at)  # fmt: skip
+        keyword = _keyword(p) or "rule"
+        form = _FORMS[keyword]
+        return here("V034", f"the body of this {keyword} is missing", "a `{` should stand here", f"write `{form}`")
+    quoted = re.match(r'"([^"\n]*)"', p.rest)
+    if quoted and "NAME" in p.expected and "STRING" not in p.expected and "NUMBER" not in p.expected:
+        name = re.sub(r"\W+", "_", quoted[1]).strip("_")
+        sure = _WORD.fullmatch(name) is not None and name.isascii() and name not in RESERVED
+        return here("V028", f"the name behind `{previous}` stands without quotes", "a text",
+                    f"write `{previous} {name if sure else 'NAME'}`", length=len(quoted[0]))  # fmt: skip
+    if previous == "at" and re.match(r"\d", p.rest):
+        number = re.match(r"\d+", p.rest)
+        return here("V034", "`at` what?", "a bare number", f"write `at step {number[0] if number else 1000}`",
+                    length=len(number[0]) if number else 1)  # fmt: skip
+    if (
+        p.word in ("and", "or")
+        and "ARROW" in p.expected
+        and re.search(r"\bthen\b.*\bwithin\b[^()]*$", p.before, re.DOTALL)
+    ):
+        return here("V046", "a sequence inside a condition needs parentheses", "after the sequence",
+                    f"write `(A then B within 100 steps) {p.word} …`")  # fmt: skip
     if p.rest.startswith("}") and previous == "{":
         return here(
             "V034",
@@ -447,11 +608,23 @@ def _missing_words(p: _Place) -> Diagnostic | None:
             at=at,
             length=p.at - at + 1,
         )
+    if p.expected == {"FAMILY"}:
+        return here("V043", f"`{p.word}` is one metric, not a family", "no `*` in it", f"write `each m in {p.word}/*`")
+    if p.rest.startswith("->") and "WHEN" in p.expected and "LEVEL" not in p.expected:
+        return here("V018", "nothing leads to this `->`", "no `when` before it", "write `when CONDITION -> LEVEL`",
+                    length=2)  # fmt: skip
+    if "STRING" in p.expected and not p.expected & {"NAME", "NUMBER"} and not p.is_over:
+        found = re.match(r"[^\n{},]*[^\s{},]", p.rest)
+        text = found[0] if found else "…"
+        asked = f"`{previous}` takes a text" if previous != "=" else "the logged name is a text"
+        return here("V020", f"{asked} in double quotes", "no quotes", f'write `"{text}"`', length=len(text))
     if p.expected == {"IN"}:
         return here("V034", "`in` is missing", "here", "write `each m in act/layer_*`")
     if "NUMBER" in p.expected and "NAME" in p.expected and "STRING" in p.expected:
         if p.is_over or p.rest.startswith(("->", "}")) or p.word in ("for", *STATEMENT_WORDS):
             what = "condition" if previous in ("when", "not", "and", "or", "=") else "value"
+            if not previous:
+                return here("V035", "a value is missing", "nothing here")
             return here("V035", f"a {what} is missing after `{previous}`", "after this", at=at, length=len(previous))
         if re.match(r"[<>=!]=?|[*/+,)]", p.rest):
             sign = re.match(r"[<>=!]=?|[*/+,)]", p.rest)
@@ -475,11 +648,13 @@ def _commas(p: _Place) -> Diagnostic | None:
 
 def _fallback(p: _Place) -> Diagnostic:
     at, previous = p.previous()
+    form = _FORMS.get(_keyword(p))
+    form = f"it is written `{form}`" if form else ""
     if p.is_over:
-        return p.error("V036", "the sentence is not complete", "ends here", at=at, length=len(previous))
+        return p.error("V036", "the sentence is not complete", "ends here", form, at=at, length=len(previous))
     shown = p.word if _WORD.match(p.rest) else p.rest[:1]
     after = f" after `{previous}`" if previous else ""
-    return p.error("V000", f"`{shown}` does not fit here{after}", "not expected", _could(p))
+    return p.error("V000", f"`{shown}` does not fit here{after}", "not expected", _could(p) or form)
 
 
 def _could(p: _Place) -> str:
@@ -497,6 +672,7 @@ def _could(p: _Place) -> str:
 
 _MISTAKES: tuple[Callable[[_Place], Diagnostic | None], ...] = (
     _quotes,
+    _letters,
     _broken_arrow,
     _small_letters,
     _levels,
