@@ -343,3 +343,8 @@ def test_a_policy_from_text_uses_packs_but_no_files() -> None:
     assert "c.loss_spike" in rule_names(load("p", text='use "pack:core" as c'))
     found = read("p", text='use "a.vitals"')[1]
     assert [d.code for d in found] == ["V072"]
+
+
+def test_a_second_rule_of_one_name_is_a_finding() -> None:
+    text = "rule a { when loss > 3 -> yellow }\nrule a { when loss > 5 -> red }\noverride a { cooldown 9 steps }"
+    assert [(d.code, d.span.position[0]) for d in read("p", text=text)[1]] == [("V313", 2)]

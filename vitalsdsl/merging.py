@@ -175,7 +175,8 @@ class Merge:
 
     def apply_changes(self, policy: rules.Policy, today: datetime.date) -> rules.Policy:
         """The policy with its overrides and disables carried out."""
-        bodies = {s.name: s for s in policy.of(rules.Rule)}
+        written = {s.name: s for s in reversed(policy.of(rules.Rule))}
+        bodies = dict(written)
         said: dict[tuple[str, str], Span] = {}
         for override in policy.of(rules.Override):
             rule = self._target(override.rule, bodies)
@@ -186,7 +187,7 @@ class Merge:
             if rule is not None and self._in_force(disable, today):
                 bodies[rule.name] = replaced(rule, body=replaced(rule.body, disabled=True))
         statements = tuple(
-            bodies[s.name] if isinstance(s, rules.Rule) else s
+            bodies[s.name] if isinstance(s, rules.Rule) and written[s.name] is s else s
             for s in policy.statements
             if not isinstance(s, (rules.Override, rules.Disable))
         )
