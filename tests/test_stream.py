@@ -11,8 +11,12 @@ import pytest
 from cases import CASES, feed, load, outcome, policy_of, run, without_superseded
 from reference.generator import random_case
 
+from vitalsdsl import expressions as ex
+from vitalsdsl import rules
 from vitalsdsl.errors import StateError
+from vitalsdsl.parser import parse
 from vitalsdsl.rules import Level
+from vitalsdsl.source import Source
 from vitalsdsl.stream import KEPT_SNAPSHOTS, SNAPSHOT_EVERY, Stream
 
 SEEDS = range(7_000, 7_040)
@@ -66,6 +70,41 @@ def test_going_back_and_feeding_the_same_points_is_as_if_never_left(seed: int) -
     assert outcome(without_superseded(got)) == outcome(straight)
     assert all(t.attempt == 1 for t in got)
     assert all(t.step == step for t in rewound if t.reason == "superseded")
+
+
+def doubly_negated(text: str) -> str:
+    """The policy with each of its conditions in `not (not …)`."""
+    conditions: list[ex.Expression] = []
+    for statement in parse(Source("p.vitals", text)).policy.statements:
+        if isinstance(statement, rules.Rule):
+            clear = statement.body.clear
+            conditions += [clause.condition for clause in statement.body.clauses]
+            conditions += [clear.condition] if clear is not None and clear.condition is not None else []
+        elif isinstance(statement, (rules.Event, rules.Phase)):
+            conditions.append(statement.condition)
+    for span in sorted((c.span for c in conditions), key=lambda span: -span.start):
+        text = f"{text[: span.start]}not (not ({span.text})){text[span.end :]}"
+    return text
+
+
+@pytest.mark.parametrize("path", CASES, ids=lambda p: p.stem)
+def test_wrapping_a_condition_in_two_nots_changes_nothing(path: Any) -> None:
+    case = load(path)
+    wrapped = doubly_negated(case["policy"])
+    assert wrapped.count("not (not (") > case["policy"].count("not (not (") or "when" not in case["policy"]
+    assert outcome(run(policy_of(wrapped), case["rows"])) == outcome(run(policy_of(case["policy"]), case["rows"]))
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_wrapping_a_condition_of_a_random_policy_in_two_nots_changes_nothing(seed: int) -> None:
+    text, rows = forward_case(seed)
+    assert outcome(run(policy_of(doubly_negated(text)), rows)) == outcome(run(policy_of(text), rows))
+
+
+def test_a_test_for_nan_in_two_nots_takes_over_from_the_guard() -> None:
+    rows = [{"step": 1, "loss": math.nan}]
+    plain, wrapped = ("when loss is nan or lr > 1 -> red", "when not (not (loss is nan or lr > 1)) -> red")
+    assert outcome(run(policy_of(plain), rows)) == outcome(run(policy_of(wrapped), rows))
 
 
 @pytest.mark.parametrize("path", CASES[::6], ids=lambda p: p.stem)

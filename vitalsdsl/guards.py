@@ -35,6 +35,8 @@ def taken_over(policy: rules.Policy, guard_level: Level | None) -> list[tuple[st
 
 
 def _top_tests(node: ex.Expression) -> Iterator[ex.Is]:
+    while isinstance(node, ex.Not) and isinstance(node.operand, ex.Not):
+        node = node.operand.operand
     if isinstance(node, ex.Or):
         for side in node.operands:
             yield from _top_tests(side)
