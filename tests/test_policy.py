@@ -348,3 +348,34 @@ def test_a_policy_from_text_uses_packs_but_no_files() -> None:
 def test_a_second_rule_of_one_name_is_a_finding() -> None:
     text = "rule a { when loss > 3 -> yellow }\nrule a { when loss > 5 -> red }\noverride a { cooldown 9 steps }"
     assert [(d.code, d.span.position[0]) for d in read("p", text=text)[1]] == [("V313", 2)]
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "own", "codes"),
+    [
+        ("level orange do pause", "level orange do alert", "", ["V310"]),
+        ("level orange do pause", "level orange  do pause", "", []),
+        ("level orange do pause", "level orange do alert", "level orange do tag", []),
+        ("nonfinite off", "nonfinite -> red", "", ["V310"]),
+        ("limit rollback 1 per 9 steps", "limit rollback 2 per 9 steps", "", ["V310"]),
+        ("limit rollback 1 per 9 steps", "limit stop 2 per 9 steps", "", []),
+        ('axis "a"', 'axis "b"', "", ["V310"]),
+    ],
+)
+def test_two_used_files_that_disagree_about_a_default_are_told_of(
+    tmp_path: Path, one: str, other: str, own: str, codes: list[str]
+) -> None:
+    (tmp_path / "one.vitals").write_text(one)
+    (tmp_path / "other.vitals").write_text(other)
+    top = tmp_path / "top.vitals"
+    top.write_text(f'use "one.vitals" as one use "other.vitals" as two {own} when loss > 3 for 9 steps -> yellow')
+    loaded, found = read(top)
+    assert loaded is not None
+    assert [d.code for d in found] == codes
+    assert all(Path(d.span.source.name).name == "other.vitals" for d in found)
+
+
+def test_the_example_of_the_language_reference_is_a_policy() -> None:
+    page = Path(__file__).parent.parent.joinpath("docs", "language.md").read_text("utf-8")
+    example = next(block for block in page.split("```") if block.lstrip().startswith("vitals 1"))
+    assert [d.render() for d in read("p", text=example)[1] if d.is_error] == []

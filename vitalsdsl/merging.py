@@ -14,7 +14,8 @@ from vitalsdsl import expressions as ex
 from vitalsdsl import rules
 from vitalsdsl.diagnostic import Diagnostic, Severity
 from vitalsdsl.expressions import Node
-from vitalsdsl.formatter import expression_text
+from vitalsdsl.formatter import BY_VALUE, expression_text
+from vitalsdsl.lines import statement_lines
 from vitalsdsl.parser import MAX_STATEMENTS, Parsed
 from vitalsdsl.reading import imported, parse_any
 from vitalsdsl.renaming import Renaming, replaced, with_rule_names
@@ -256,7 +257,9 @@ class _Joining:
         self._groups = groups
         every = [piece for pieces, _ in groups for piece in pieces]
         self._written = {p.statement.name for p in every if isinstance(p.statement, rules.Rule) and p.statement.written}
-        self._defaults = {_default_key(p.statement) for p in every if p.home[0] == own} - {None}
+        self._defaults = {
+            key: p for p in reversed(every) if p.home[0] == own and (key := _default_key(p.statement)) is not None
+        }
         self._seen: dict[tuple[tuple[str, int], str], rules.Statement] = {}
         self._values: dict[str, Piece] = {}
         self._rules: dict[str, Piece] = {}
@@ -266,7 +269,10 @@ class _Joining:
         for pieces, place in self._groups:
             names: dict[str, str] = {}
             kept = [piece for piece in pieces if self._is_new(piece, names, place)]
-            self._defaults |= {_default_key(piece.statement) for piece in kept} - {None}
+            for piece in kept:
+                key = _default_key(piece.statement)
+                if key is not None:
+                    self._defaults.setdefault(key, piece)
             self._name_rules(kept, names)
             for piece in kept:
                 piece = replace(piece, statement=with_rule_names(piece.statement, names))
@@ -278,7 +284,9 @@ class _Joining:
     def _is_new(self, piece: Piece, names: dict[str, str], place: Span) -> bool:
         """Whether a statement is neither here already nor said otherwise by the using file."""
         statement = piece.statement
-        if piece.home[0] != self._own and _default_key(statement) in self._defaults:
+        default = self._defaults.get(_default_key(statement) or ())
+        if piece.home[0] != self._own and default is not None:
+            self._same_default(default, piece)
             return False
         first = self._seen.get((piece.home, piece.space))
         if first is None:
@@ -288,6 +296,16 @@ class _Joining:
         if isinstance(first, rules.Param) and isinstance(statement, rules.Param):
             self._same_params(first, statement, place)
         return False
+
+    def _same_default(self, first: Piece, second: Piece) -> None:
+        """Say so where two used files set one thing in two ways and the using file leaves it at that."""
+        texts = ["\n".join(line.text for line in statement_lines(BY_VALUE, p.statement)) for p in (first, second)]
+        if first.home[0] in (self._own, second.home[0]) or texts[0] == texts[1]:
+            return
+        message = f"`{texts[1]}` has no effect: another file that is used says otherwise"
+        help_ = (f"`{texts[0]}` holds, from {first.statement.span!r}; say in the using file which is meant",)
+        place = second.statement.span
+        self._merge.diagnostics.append(Diagnostic("V310", Severity.WARNING, message, place, "second one", help_))
 
     def _same_params(self, first: rules.Param, second: rules.Param, place: Span) -> None:
         if size(first.value) != size(second.value):

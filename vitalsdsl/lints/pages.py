@@ -106,7 +106,7 @@ PAGES: dict[str, str] = {
         "\n\nNot so:  expect: [{steps: 520..500, rule: r, to: red}]\n"
         "But so:  expect: [{steps: 500..520, rule: r, to: red}]"
     ),
-    "V310": 'Two files define one name.\n\nNot so:  use "a.vitals" use "b.vitals"\nBut so:  use "a.vitals" as a use "b.vitals" as b',
+    "V310": 'Two files define one name, or set one thing (a level, a limit, the guard, the axis) in two ways.\n\nNot so:  use "a.vitals" use "b.vitals"\nBut so:  use "a.vitals" as a use "b.vitals" as b',
     "V311": (
         "There is no param (or profile) of that name."
         "\n\nNot so:  param k = 3 profile p { kk = 2 }\nBut so:  param k = 3 profile p { k = 2 }"
