@@ -136,3 +136,35 @@ def test_rules_are_tested_in_a_closed_world(headline: Path) -> None:
     failed = call("test", str(headline))
     assert failed.exit_code == 1
     assert "came, and is not listed:     step 544: grad_norm_orange to green" in failed.output
+
+
+def test_check_reads_standard_input() -> None:
+    assert call("check", "-", stdin="when loss > 3 for 5 steps -> yellow\n").exit_code == 0
+    result = call("check", "-", stdin="when loss >> 3 -> yellow\n")
+    assert result.exit_code == 1
+    assert result.stdout.startswith("V005 stdin:1:11 ")
+    assert "not UTF-8" in CliRunner().invoke(vitals, ["check", "-"], input=b"\xff\xfe").stdout
+
+
+def test_a_folder_is_no_policy(tmp_path: Path) -> None:
+    (tmp_path / "sub.vitals").mkdir()
+    result = call("check", str(tmp_path / "sub.vitals"))
+    assert result.exit_code == 2
+    assert "sub.vitals is a folder" in result.stderr
+    (tmp_path / "p.vitals").write_text('use "sub.vitals"\n')
+    assert "`sub.vitals` is a folder" in call("check", str(tmp_path / "p.vitals")).stdout
+
+
+def test_a_difference_shows_line_ends_and_no_sign_of_it_reaches_the_terminal(tmp_path: Path) -> None:
+    path = tmp_path / "p.vitals"
+    path.write_bytes(b'when "\x1b[31m" > 3  -> yellow\r\n')
+    result = call("fmt", "--check", str(path))
+    assert result.exit_code == 1
+    assert "-> yellow\\r\n+" in result.stdout and "\x1b" not in result.stdout
+
+
+def test_no_color_is_respected(headline: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    words = ["replay", str(headline), str(headline.parent / "run.jsonl")]
+    assert "\x1b[" in CliRunner().invoke(vitals, words, color=True).stdout
+    monkeypatch.setenv("NO_COLOR", "1")
+    assert "\x1b[" not in CliRunner().invoke(vitals, words, color=True).stdout

@@ -5,6 +5,7 @@ from __future__ import annotations
 import codecs
 import difflib
 import importlib
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from vitalsdsl.packs import pack, packs
 from vitalsdsl.parser import MAX_CHARACTERS, Parsed, parse
 from vitalsdsl.source import Source, Span
 
+_MAX_BYTES = 4 * MAX_CHARACTERS + 4
 SUFFIXES = (".vitals", ".yaml", ".yml")
 
 
@@ -40,18 +42,27 @@ def read_file(name: str) -> Source | Diagnostic:
     """The text of a file that the user named, or why there is none."""
     try:
         with Path(name).open("rb") as file:
-            data = file.read(4 * MAX_CHARACTERS + 4)
+            data = file.read(_MAX_BYTES)
     except IsADirectoryError:
         return refused(name, "V071", f"{name} is a folder", "name a file in it")
     except OSError as error:
         return refused(name, "V071", f"{name} cannot be read: {(error.strerror or 'no access').lower()}", "")
+    return _text(name, data)
+
+
+def _text(name: str, data: bytes) -> Source | Diagnostic:
     try:
         # What is cut off in the middle of a character is too long anyhow, and refused as that.
-        whole = len(data) < 4 * MAX_CHARACTERS + 4
+        whole = len(data) < _MAX_BYTES
         return Source(name, codecs.getincrementaldecoder("utf-8")().decode(data, final=whole))
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
         return refused(name, "V031", f"{name} is not UTF-8 text (line {line})", "save it as UTF-8")
+
+
+def standard_input() -> Source | Diagnostic:
+    """The text on standard input, called `stdin`."""
+    return _text("stdin", sys.stdin.buffer.read(_MAX_BYTES))
 
 
 def refused(name: str, code: str, message: str, help_: str) -> Diagnostic:
@@ -94,6 +105,9 @@ def imported(
         )
     if str(path) in known:
         return str(path), known[str(path)]
+    if not there and path.exists():
+        kind = "a folder" if path.is_dir() else "no ordinary file"
+        return _finding("V071", f"`{reference}` is {kind}", place, "not a file", "name a rule file")
     if not there:
         near = difflib.get_close_matches(path.name, [p.name for p in _siblings(path)], 1)
         help_ = f"did you mean `{near[0]}`?" if near else ""

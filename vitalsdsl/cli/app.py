@@ -58,6 +58,9 @@ def fail(message: str) -> NoReturn:
 
 @click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="vitals")
-def vitals() -> None:
+@click.pass_context
+def vitals(ctx: click.Context) -> None:
     """Health rules for model training, as config."""
+    if os.environ.get("NO_COLOR"):
+        ctx.color = False
     logging.basicConfig(format="%(message)s", level=logging.WARNING, stream=sys.stderr)

@@ -12,7 +12,7 @@ from vitalsdsl.diagnostic import Diagnostic, Severity, render
 from vitalsdsl.errors import VitalsError
 from vitalsdsl.lints.base import explain
 from vitalsdsl.policy import read
-from vitalsdsl.reading import tests_of
+from vitalsdsl.reading import standard_input, tests_of
 
 
 @click.command("check")
@@ -35,9 +35,7 @@ def command(ctx: click.Context, files: tuple[str, ...], form: str, code: str | N
         fail("no file given: vitals check FILE…")
     found: list[Diagnostic] = []
     for name in files:
-        if name != "-" and not name.startswith("pack:") and not Path(name).is_file():
-            fail(f"there is no file {name}")
-        found += read(name, tested=_tested(name))[1]
+        found += _findings(name)
     if form != "text" or found:
         click.echo(render(found, form))
     _summary(found, len(files), form)
@@ -45,9 +43,20 @@ def command(ctx: click.Context, files: tuple[str, ...], form: str, code: str | N
         ctx.exit(EXIT_FINDINGS)
 
 
+def _findings(name: str) -> list[Diagnostic]:
+    """What is wrong with one policy; `-` is the one on standard input."""
+    if name == "-":
+        source = standard_input()
+        return [source] if isinstance(source, Diagnostic) else read(source.name, text=source.text)[1]
+    if not name.startswith("pack:") and not Path(name).is_file():
+        exists = Path(name).exists()
+        fail(f"{name} is {'a folder' if Path(name).is_dir() else 'no file'}" if exists else f"there is no file {name}")
+    return read(name, tested=_tested(name))[1]
+
+
 def _tested(name: str) -> dict[str, set[str]] | None:
     """What the tests beside a policy cover; None where it has none. The evaluator is loaded only where it has some."""
-    suites = tests_of(Path(name)) if name != "-" and not name.startswith("pack:") else []
+    suites = tests_of(Path(name)) if not name.startswith("pack:") else []
     if not suites:
         return None
     testing, sources = (importlib.import_module(f"vitalsdsl.{name}") for name in ("testing", "sources"))

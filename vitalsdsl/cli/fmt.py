@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import difflib
-import sys
 from pathlib import Path
 
 import click
 
 from vitalsdsl.cli.app import EXIT_FINDINGS, fail
-from vitalsdsl.diagnostic import Diagnostic, render
+from vitalsdsl.diagnostic import Diagnostic, printable, render
 from vitalsdsl.layout import format_policy
-from vitalsdsl.reading import is_yaml, parse_any, read_file
+from vitalsdsl.reading import is_yaml, parse_any, read_file, standard_input
 from vitalsdsl.source import Source
 from vitalsdsl.yaml import to_yaml
 
@@ -30,7 +29,7 @@ def command(ctx: click.Context, files: tuple[str, ...], only_check: bool, target
         fail("--to converts one file at a time")
     changed = False
     for name in files:
-        source = Source("stdin", sys.stdin.read()) if name == "-" else read_file(name)
+        source = standard_input() if name == "-" else read_file(name)
         if isinstance(source, Diagnostic):
             fail(source.message)
         formatted = _formatted(source, target)
@@ -54,7 +53,8 @@ def _formatted(source: Source, target: str | None) -> str:
 def _change(path: Path, before: str, after: str, only_check: bool) -> None:
     if only_check:
         lines = difflib.unified_diff(before.splitlines(True), after.splitlines(True), str(path), str(path))
-        click.echo("".join(lines), nl=False)
+        for line in lines:  # line ends of Windows are seen, and no sign of theirs moves the cursor
+            click.echo(printable(line.removesuffix("\n")))
         return
     path.write_text(after, "utf-8", newline="")
     click.echo(f"formatted {path}", err=True)
