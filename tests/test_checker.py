@@ -64,7 +64,7 @@ BROKEN = [
     ("when mean(loss, 5, 6) > 3 -> red", "V041", "1:6", "3 given"),
     ("when mean(loss, 5, by: median) > 3 -> red", "V041", "1:20", "unknown"),
     ("when loss > usual(loss, 50, unles: spike) -> red", "V041", "1:29", "did you mean `unless:`?"),
-    ("when mean(loss, W: 5) > 3 -> red", "V041", "1:6", "1 given"),
+    ("when mean(loss, W: 5) > 3 -> red", "V041", "1:17", "given without its name"),
     ("when baseline(loss, 5, by: mode) > 3 -> red", "V041", "1:28", "mean or median"),
     ("when quantile(loss, 95, 100 steps) > 3 -> red", "V041", "1:6", "from 0 to 1"),
     ("when quantile(loss, loss, 100 steps) > 3 -> red", "V041", "1:21", "a number or a param"),

@@ -414,3 +414,12 @@ def test_a_pack_is_tested_by_its_name(tmp_path: Path) -> None:
 def test_an_expectation_reads_as_a_sentence() -> None:
     expected = Expected(3, 9, "hot", Level.RED, Level.GREEN, (1, 2), "m")
     assert str(expected) == "steps 3..9: hot[m] from green to red, onset 1..2"
+
+
+def test_a_misspelt_series_is_said_once(tmp_path: Path) -> None:
+    (tmp_path / "p.vitals").write_text("when loss > 3 -> yellow\n")
+    suite = tmp_path / "p.vtest.yaml"
+    suite.write_text("policy: p.vitals\ntests:\n  - name: a\n    sries: {loss: '1 x5'}\n    expect: []\n")
+    with pytest.raises(PolicyError) as raised:
+        load_tests(suite)
+    assert [d.code for d in raised.value.diagnostics] == ["V051"]

@@ -20,6 +20,7 @@ from vitalsdsl.digest import canonical
 from vitalsdsl.errors import PolicyError
 from vitalsdsl.layout import format_policy
 from vitalsdsl.parser import Parsed, parse
+from vitalsdsl.policy import read as read_policy
 from vitalsdsl.rules import Rule
 from vitalsdsl.schema import json_schema
 from vitalsdsl.source import Source
@@ -458,3 +459,12 @@ def test_the_schema_describes_every_key() -> None:
     assert set(schema["properties"]) == set(yamlform.TOP)
     assert set(schema["$defs"]["rule"]["properties"]) == set(yamlform.RULE)
     assert all(p["description"].endswith(".") for p in schema["properties"].values())
+
+
+def test_a_broken_clause_is_said_once_and_not_missed_as_well() -> None:
+    text = "rules: {a: {when: [{if: loss >> 3, level: orange}]}, b: {when: [{if: loss > 3, level: amber}]}}"
+    assert [d.code for d in read_policy("p.yaml", text=text)[1]] == ["V005", "V053"]
+
+
+def test_a_name_that_is_not_ascii_is_told_to_go_into_quotes_in_an_expression() -> None:
+    assert 'write `"größe"`' in only("rules: [{if: größe > 3, level: red}]").help[0]

@@ -134,7 +134,7 @@ class _Checker:
         for phase in rule.phases:
             if phase.path not in self.scope.phases and phase.path not in self.broken:
                 names.unknown(self.report, "phase", phase, self.scope.phases)
-        if not body.clauses:
+        if not body.clauses and rule.name not in self.broken:
             self.report("V034", f"rule `{rule.name}` has no `when`", rule.span, "it can never fire",
                         "add `when … -> …`")  # fmt: skip
         where = Where("rule", member=rule.each.member if rule.each is not None else None)

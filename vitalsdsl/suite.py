@@ -175,13 +175,15 @@ class _Reading(Pieces):
         return []
 
     def _test(self, tree: Tree) -> tuple[Test, Span]:
+        before = len(self.diagnostics)
         found = self.fields(tree, TEST, "a test")
+        misspelt = len(self.diagnostics) > before
         place = found["name"][1].span if "name" in found else _first_line(tree)
         for key in ("name", "expect"):
             if found and key not in found:
                 hint = "`expect: []` where nothing may happen" if key == "expect" else "say what the test shows"
                 self.error("V057", f"a test has no `{key}:`", place, "", hint)
-        if found and ("series" in found) == ("replay" in found):
+        if found and ("series" in found) == ("replay" in found) and not (misspelt and "series" not in found):
             word = "both" if "series" in found else "neither"
             hint = "`series:` gives values, `replay:` a recorded run"
             self.error("V076", f"this test has {word} of `series:` and `replay:`", place, "one of them", hint)

@@ -199,7 +199,7 @@ def _letters(p: _Place) -> Diagnostic | None:
     help_ = f'as a metric name write `"{word}"`'
     if p.text[end : end + 1] in ("*", "{") and name:
         help_ = f'give the family another name: `metric {name}* = "{word}*"`'
-    elif re.search(r"(?:->|^|\d)\s*$", p.text[p.start : at]):
+    elif re.search(r"(?:->|\d)\s*$", p.text[p.start : at]) or (p.at == at and "RULE" in p.expected):
         help_ = "the words of the language have none"
     elif re.search(r"\b(?:let|event|phase|param|rule|policy|profile|as|each|in phase)\s+$", p.text[p.start : at]):
         help_ = f"choose another name{such}; any text in double quotes can name a metric"
@@ -663,6 +663,7 @@ def _could(p: _Place) -> str:
         ({"COMPARE"}, "a comparison such as `> 3`"),
         ({"ARROW"}, "`-> LEVEL`"),
         ({"RPAR"}, "`)`"),
+        ({"NUMBER", "PERCENT", "MINUS"}, "a number such as `3` or `30%`, or a length such as `20 steps`"),
         ({"STRING"}, 'a text in `"…"`'),
         ({"NAME"}, "a name"),
     ]

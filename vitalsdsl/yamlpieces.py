@@ -143,7 +143,7 @@ class Pieces:
             self.error("V006", message, key.span, "reserved", "choose another name")
         elif NAME.fullmatch(key.text) is None:
             message = f"`{key.text}` is no name for a {what}"
-            self.error("V060", message, key.span, "", "letters, digits and `_`, joined by `.` or `/`")
+            self.error("V060", message, key.span, "", "letters a to z, digits and `_`, joined by `.` or `/`")
         return key.text
 
     def target(self, tree: Tree, what: str) -> ex.Name | None:
