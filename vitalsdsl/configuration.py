@@ -1,0 +1,155 @@
+"""vitals.toml: which policy judges which runs, and where messages go. A project's own file, over the user's.
+
+home = ".vitals"
+
+[channels.team]                          # rules say: do notify("team")
+url = "env:TEAM_SLACK_URL"               # never the secret itself
+at_most = "10 per hour"
+
+[[policies]]
+target = "mlflow:experiments/llm-*"
+tags = { team = "nlp" }
+policy = "policies/llm.vitals"
+profile = "big"
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+
+from vitalsdsl.errors import UsageError
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+FILE = "vitals.toml"
+
+_SECONDS = {"minute": 60.0, "hour": 3600.0, "day": 86400.0}
+_SECRET = re.compile(r"(env:[A-Za-z_][A-Za-z0-9_]*|keyring:[^/\s]+/\S+)")
+
+
+class Channel(BaseModel):
+    """Where messages under one name go. `url` says where the secret address is kept, and is never the address."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    url: str
+    at_most: str = "30 per hour"
+
+    @field_validator("url")
+    @classmethod
+    def _is_a_reference(cls, value: str) -> str:
+        if _SECRET.fullmatch(value) is None:
+            raise ValueError("say where the address is kept, not the address: `env:NAME` or `keyring:SERVICE/USER`")
+        return value
+
+    @field_validator("at_most")
+    @classmethod
+    def _is_a_rate(cls, value: str) -> str:
+        _rate(value)
+        return value
+
+    @property
+    def rate(self) -> tuple[int, float]:
+        """How many messages in how many seconds."""
+        return _rate(self.at_most)
+
+
+def _rate(text: str) -> tuple[int, float]:
+    found = re.fullmatch(r"(\d{1,6}) per (minute|hour|day)", text.strip())
+    if found is None or int(found[1]) < 1:
+        raise ValueError("write it as `10 per hour` (minute, hour or day)")
+    return int(found[1]), _SECONDS[found[2]]
+
+
+class Assigned(BaseModel):
+    """A policy for the runs of a target: those with these tags, if any are named (`true`: with any value)."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    target: str
+    policy: str
+    profile: str | None = None
+    tags: Mapping[str, str | bool] = Field(default_factory=dict)
+    set: Mapping[str, str | float | int | bool] = Field(default_factory=dict)
+    folder: Path = Field(default=Path(), exclude=True)
+
+    @property
+    def wanted_tags(self) -> dict[str, str | None]:
+        return {name: None if value is True else str(value) for name, value in self.tags.items()}
+
+    @property
+    def reference(self) -> str:
+        """The policy; a file is looked for beside vitals.toml."""
+        return self.policy if re.match(r"[a-z][a-z+]+:", self.policy) else str(self.folder / self.policy)
+
+
+class Configuration(BaseModel):
+    """All that `vitals.toml` can say."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    home: str | None = None
+    channels: Mapping[str, Channel] = Field(default_factory=dict)
+    policies: tuple[Assigned, ...] = ()
+
+
+def configuration(start: Path | None = None) -> Configuration:
+    """What holds in a folder: the nearest vitals.toml at or above it, and under it the user's own
+    (`~/.config/vitals/vitals.toml`), whose channels it may replace. Neither needs to be there.
+
+    Raises UsageError, with the place, where one cannot be read.
+    """
+    project = next((path for folder in _upwards(start or Path.cwd()) if (path := folder / FILE).is_file()), None)
+    user = Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config") / "vitals" / FILE
+    own = _read(user) if user.is_file() and user != project else Configuration()
+    if project is None:
+        return own
+    found = _read(project)
+    return found.model_copy(update={"channels": {**own.channels, **found.channels}, "home": found.home or own.home})
+
+
+def _upwards(folder: Path) -> list[Path]:
+    folder = folder.absolute()
+    return [folder, *folder.parents]
+
+
+def _read(path: Path) -> Configuration:
+    try:
+        data = tomllib.loads(path.read_text("utf-8"))
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"{path} cannot be read: {error}") from error
+    except tomllib.TOMLDecodeError as error:
+        raise UsageError(f"{path}: {error}") from error
+    for policy in data.get("policies", []) if isinstance(data.get("policies"), list) else []:
+        if isinstance(policy, dict):
+            policy["folder"] = path.parent
+    try:
+        found = Configuration.model_validate(data)
+    except ValidationError as error:
+        raise UsageError(f"{path}: {_first(error)}") from error
+    if found.home is not None:
+        found = found.model_copy(update={"home": str(path.parent / Path(found.home).expanduser())})
+    return found
+
+
+def _first(error: ValidationError) -> str:
+    """The first mistake in words of ours."""
+    found: Any = error.errors()[0]
+    place = ".".join(str(part + 1) if isinstance(part, int) else str(part) for part in found["loc"])
+    if found["type"] == "extra_forbidden":
+        return f"there is no setting `{place}`"
+    if found["type"] == "missing":
+        return f"`{place}` is missing"
+    if found["type"] == "value_error":
+        return f"`{place}`: {found['ctx']['error']}"
+    return f"`{place}` is of the wrong kind"
