@@ -8,6 +8,7 @@ import os
 import threading
 from collections.abc import Callable, Mapping
 
+from vitalsdsl.channels import configured_ports
 from vitalsdsl.dispatch import Dispatcher
 from vitalsdsl.journal import Journal, home_of, journal_of
 from vitalsdsl.points import RunInfo
@@ -28,6 +29,7 @@ class Attachment:
     def __init__(self, policy: LoadedPolicy, home: str | os.PathLike[str] | None = None) -> None:
         self.policy = policy
         self.home = home_of(home)
+        self._channels = configured_ports()
         self._monitors: dict[str, Monitor] = {}
         self._ended: set[str] = set()
         self._lock = threading.RLock()
@@ -48,7 +50,7 @@ class Attachment:
     def _start(self, run: str, port: Port) -> Monitor:
         dispatcher = Dispatcher(
             self.policy.policy,
-            [port],
+            [port, *self._channels],
             Journal(journal_of(self.home, run, self.policy.name)),
             RunInfo(run),
             counters=lambda: monitor.counters,

@@ -49,15 +49,15 @@ class Retry:
 
 @dataclass(frozen=True)
 class Job:
-    """One call of one port. `intent` and `deed` say which line of the journal it carries out (none: tags and copies,
-    which the next ones make good). Of jobs with one `newest` key only the last is still worth doing."""
+    """One call of one port. `deeds` are the lines of the journal that it carries out, each the id of an intent and the
+    number of its deed (none: tags and copies, which the next ones make good). Of jobs with one `newest` key only the
+    last is still worth doing."""
 
     port: Port
     what: str
     act: Callable[[], None]
-    intent: str = ""
+    deeds: tuple[tuple[str, int], ...] = ()
     run: str = ""
-    deed: int = -1
     expires: float = float("inf")
     newest: str = ""
 
@@ -164,7 +164,7 @@ class Delivery:
             taken = self._journal.append(records) if records else set()
             for _, jobs in batches:
                 for job in jobs:
-                    if job.intent not in taken:
+                    if not job.deeds or any(intent not in taken for intent, _ in job.deeds):
                         self._give(job)
         except Exception:  # nothing here may end the thread: later decisions still want to be carried out
             logger.exception("vitals: carrying out decisions failed")
@@ -220,16 +220,17 @@ class Delivery:
                 return ""
 
     def _finished(self, job: Job, why: str | None) -> None:
-        if job.deed < 0 or why == "":
+        if not job.deeds or why == "":
             return
-        record: Record = {"type": "done" if why is None else "failed", "id": job.intent, "run": job.run,
-                          "deed": job.deed, "port": job.port.name, "at": self._clock()}  # fmt: skip
-        if why is not None:
-            record["why"] = why
+        more = {} if why is None else {"why": why}
+        records: list[Record] = [
+            {"type": "done" if why is None else "failed", "id": intent, "run": job.run, "deed": deed,
+             "port": job.port.name, "at": self._clock(), **more} for intent, deed in job.deeds
+        ]  # fmt: skip
         if self._over.is_set():
-            self._journal.append([record])
+            self._journal.append(records)
         else:
-            self.submit([record], [])
+            self.submit(records, [])
 
     def _say(self, job: Job, kind: str, text: str) -> None:
         key = (job.port.name, job.what, kind)

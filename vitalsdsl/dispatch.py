@@ -9,6 +9,7 @@ import os
 import time
 import weakref
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from itertools import groupby
 
@@ -22,7 +23,7 @@ from vitalsdsl.ledger import Record, silence
 from vitalsdsl.points import RunInfo
 from vitalsdsl.provisions import Provisions
 from vitalsdsl.rules import Level
-from vitalsdsl.tracker import Ability, Port
+from vitalsdsl.tracker import Ability, Alert, Port
 from vitalsdsl.types import EPOCHS, TOKENS
 from vitalsdsl.verdict import Transition
 
@@ -170,12 +171,15 @@ class Dispatcher:
         jobs: list[Job] = []
         fresh: list[Transition] = []
         for _, step in groupby(transitions, key=lambda t: (t.attempt, t.step)):
+            told: list[_Told] = []
             for decision, record in self._decider.decide(list(step), clock, counters, newest, is_history):
                 decisions.append(decision)
                 if record is not None:
                     records.append(record)
                     fresh.append(decision.transition)
-                    jobs += self._jobs(record, decision.transition)
+                    if record["type"] == "intent":
+                        told.append(_Told(record, decision.transition))
+            jobs += self._jobs(told)
         if fresh:
             jobs += [
                 Job(port, "record transitions", partial(port.record, tuple(fresh)))
@@ -198,36 +202,47 @@ class Dispatcher:
             for port in self._able(Ability.TAG)
         ]
 
-    def _jobs(
-        self, record: Record, transition: Transition, only: Collection[tuple[int, str]] | None = None
-    ) -> list[Job]:
-        if record["type"] != "intent":
-            return []
+    def _jobs(self, told: Sequence[_Told]) -> list[Job]:
+        """The jobs that come of the intents of one step, what expires first. Of what a step says to one channel there
+        is one message, however many rules say it."""
         jobs: list[Job] = []
-        for at, deed in enumerate(record["deeds"]):
-            for name in deed["ports"]:
-                if name in self._ports and (only is None or (at, name) in only):
-                    jobs.append(self._job(self._ports[name], record, at, transition))
+        shared: dict[tuple[str, str], list[tuple[_Told, int]]] = {}
+        for one in told:
+            for at, deed in enumerate(one.record["deeds"]):
+                effect = registry()[deed["action"]].effect
+                for name in deed["ports"]:
+                    if name not in self._ports or (one.left is not None and (at, name) not in one.left):
+                        continue
+                    if effect is Effect.NOTIFY:
+                        shared.setdefault((name, deed["arguments"]["channel"]), []).append((one, at))
+                    else:
+                        expires = one.record["at"] + self._lifetime if effect is Effect.REQUEST else float("inf")
+                        act = partial(self._post, self._ports[name], one, at)
+                        jobs.append(self._job(self._ports[name], [(one, at)], act, expires))
+        for (name, channel), deeds in shared.items():
+            act = partial(self._notify, self._ports[name], channel, [one for one, _ in deeds])
+            jobs.append(self._job(self._ports[name], deeds, act))
         return sorted(jobs, key=lambda job: job.expires)
 
-    def _job(self, port: Port, record: Record, at: int, transition: Transition) -> Job:
-        deed = record["deeds"][at]
-        is_request = registry()[deed["action"]].effect is Effect.REQUEST
-        expires = record["at"] + self._lifetime if is_request else float("inf")
-        act = partial(self._post, port, record, at, transition)
-        return Job(port, f"post `{deed['text']}`", act, record["id"], self._run.name, at, expires)
+    def _job(
+        self, port: Port, deeds: Sequence[tuple[_Told, int]], act: Callable[[], None], expires: float = float("inf")
+    ) -> Job:
+        first, at = deeds[0]
+        lines = tuple((one.record["id"], number) for one, number in deeds)
+        return Job(port, f"post `{first.record['deeds'][at]['text']}`", act, lines, self._run.name, expires)
 
-    def _post(self, port: Port, record: Record, at: int, transition: Transition) -> None:
+    def _post(self, port: Port, one: _Told, at: int) -> None:
         """One deed by one port, put into words only now: in the port's thread, not in the training loop's."""
-        asked = messages.asked_of(record, at)
-        if asked.action.effect is Effect.REQUEST:
-            port.request(messages.request(record, at, transition, self._lifetime))
-            return
-        alert = messages.alert(record, transition, self._provisions.of(transition.rule), self._run)
-        if asked.action.effect is Effect.NOTIFY:
-            port.notify(asked.arguments["channel"], alert)
+        if messages.asked_of(one.record, at).action.effect is Effect.REQUEST:
+            port.request(messages.request(one.record, at, one.transition, self._lifetime))
         else:
-            port.alert(alert)
+            port.alert(self._alert(one))
+
+    def _notify(self, port: Port, channel: str, told: Sequence[_Told]) -> None:
+        port.notify(channel, messages.together([self._alert(one) for one in told]))
+
+    def _alert(self, one: _Told) -> Alert:
+        return messages.alert(one.record, one.transition, self._provisions.of(one.transition.rule), self._run)
 
     # ---------------------------------------------------------------- the start
 
@@ -236,7 +251,7 @@ class Dispatcher:
         jobs: list[Job] = []
         for record, left in self._journal.unfinished(self._run.name):
             try:
-                jobs += self._jobs(record, messages.transition_of(record), left)
+                jobs += self._jobs([_Told(record, messages.transition_of(record), left)])
             except (KeyError, TypeError, ValueError):  # a line that a later version wrote, or that was damaged
                 logger.warning("vitals: an unfinished line of the journal %s cannot be read", self._journal.path)
         if self._journal.ledger(self._run.name).seen:
@@ -252,6 +267,15 @@ class Dispatcher:
             if budget.per.unit in (EPOCHS, TOKENS):
                 logger.warning("vitals: `limit %s`: %s are not known here, so it holds for the whole run",
                                budget.text, budget.per.unit)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class _Told:
+    """An intent with its transition. `left` is what of it is still to be done, where that is not all."""
+
+    record: Record
+    transition: Transition
+    left: Collection[tuple[int, str]] | None = None
 
 
 def _allowed(allow: Collection[str] | None) -> frozenset[str]:

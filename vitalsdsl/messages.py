@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import uuid
+from collections.abc import Sequence
 
 from vitalsdsl.actions.base import registry
 from vitalsdsl.actions.reading import Asked
@@ -13,6 +15,8 @@ from vitalsdsl.provisions import Provision
 from vitalsdsl.rules import Level
 from vitalsdsl.tracker import Alert, Request
 from vitalsdsl.verdict import Transition, spoken
+
+_TOGETHER = uuid.UUID("0b8f3c58-64d3-5a47-9d0c-0a3b3f0d8a55")
 
 
 def alert(record: Record, transition: Transition, provision: Provision, run: RunInfo) -> Alert:
@@ -33,6 +37,18 @@ def alert(record: Record, transition: Transition, provision: Provision, run: Run
         lines += [f"runbook: {statement.body.runbook}"] if statement.body.runbook else []
     lines += [run.url] if run.url else []
     return Alert(record["id"], f"{t.to.word}: {rule} at step {t.step} ({t.run})", "\n".join(lines), t.to, t)
+
+
+def together(alerts: Sequence[Alert]) -> Alert:
+    """What several rules say at one step of a run, as one message; its id is made of theirs."""
+    if len(alerts) == 1:
+        return alerts[0]
+    worst = max(alerts, key=lambda alert: alert.level)
+    t = worst.transition
+    title = f"{t.to.word}: {len(alerts)} rules at step {t.step} ({t.run})"
+    text = "\n\n".join(f"{alert.title}\n{alert.text}" for alert in alerts)
+    id_ = str(uuid.uuid5(_TOGETHER, " ".join(sorted(alert.id for alert in alerts))))
+    return Alert(id_, title, text, worst.level, t)
 
 
 def request(record: Record, deed: int, transition: Transition, lifetime: float) -> Request:

@@ -6,6 +6,7 @@ import os
 import signal
 import sys
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +16,11 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from vitalsdsl.cli.app import EXIT_LEVEL
+from vitalsdsl.channels import channel_ports
+from vitalsdsl.cli.app import EXIT_LEVEL, fail
 from vitalsdsl.cli.output import COLOURS, json_line, transition_line
 from vitalsdsl.cli.replay import settings_of
+from vitalsdsl.configuration import Assigned, configuration
 from vitalsdsl.control import CONTROL_VARIABLE, control_of
 from vitalsdsl.diagnostic import printable
 from vitalsdsl.feeds import Wanted, target
@@ -44,8 +47,8 @@ def tags_of(ctx: click.Context, parameter: click.Parameter, values: tuple[str, .
 
 
 @click.command("watch")
-@click.argument("policy")
-@click.argument("targets", nargs=-1, required=True, metavar="TARGET…")
+@click.argument("policy", required=False)
+@click.argument("targets", nargs=-1, metavar="TARGET…")
 @click.option("--once", is_flag=True, help="Read all runs up to now, act, and end: for cron.")
 @click.option("--dry-run", is_flag=True, help="Say what would be done; do, write and remember nothing.")
 @click.option("--from-now", is_flag=True, help="Tell nobody of what runs went through before the watch began.")
@@ -64,7 +67,7 @@ def tags_of(ctx: click.Context, parameter: click.Parameter, values: tuple[str, .
 @click.pass_context
 def command(
     ctx: click.Context,
-    policy: str,
+    policy: str | None,
     targets: tuple[str, ...],
     once: bool,
     dry_run: bool,
@@ -83,18 +86,31 @@ def command(
     """Watch runs that exist, by POLICY, without a line changed in their training.
 
     A TARGET is `mlflow:RUN_ID`, `mlflow:experiments/NAME`, `wandb:ENTITY/PROJECT/RUN`, `wandb:ENTITY/PROJECT`, or the
-    `wandb` folder of a training on this disk. Runs that start later are found; each is read from its beginning, so that
+    `wandb` folder of a training on this disk; without any, those of `[[policies]]` in vitals.toml are watched. Runs that start later are found; each is read from its beginning, so that
     baselines are right, and followed to its end. A watcher that was killed goes on where it was.
     """
-    loaded = load(policy, settings=settings, profile=profile)
-    wanted = Wanted(tags, finished=finished or once, step_key=step_key or loaded.axis, may_stop=may_stop)
+    found = configuration()
+    if policy is None:
+        given = found.policies
+    else:
+        given = tuple(
+            Assigned(target=t, policy=policy, profile=profile, tags=_as_given(tags), set=settings) for t in targets
+        )
+    if not given:
+        fail("no target given: vitals watch POLICY TARGET…, or [[policies]] in vitals.toml")
+    channels = channel_ports(found.channels)
 
     def ports(info: RunInfo) -> list[Port]:
-        return [control_of(info.name, control)] if control or os.environ.get(CONTROL_VARIABLE) else []
+        asks = control or os.environ.get(CONTROL_VARIABLE)
+        return [*channels, control_of(info.name, control)] if asks else [*channels]
 
-    assignments = [Assignment(target(reference, wanted), loaded, ports) for reference in targets]
+    assignments = []
+    for one in given:
+        loaded = load(one.reference, settings=one.set, profile=one.profile)
+        wanted = Wanted(one.wanted_tags, finished=finished or once, step_key=step_key or loaded.axis, may_stop=may_stop)
+        assignments.append(Assignment(target(one.target, wanted), loaded, ports))
     shows = _JsonLines() if form == "jsonl" else _Table() if _can_draw() else _Lines(dry_run)
-    watcher = Watcher(assignments, home_of(home), dry_run=dry_run, from_now=from_now, shows=shows)
+    watcher = Watcher(assignments, home_of(home or found.home), dry_run=dry_run, from_now=from_now, shows=shows)
     _end_gently(watcher)
     with shows:
         watcher.run(once=once)
@@ -119,6 +135,10 @@ def _end_gently(watcher: Watcher) -> None:
 
 def _can_draw() -> bool:
     return sys.stdout.isatty() and sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
+
+
+def _as_given(tags: Mapping[str, str | None]) -> dict[str, str | bool]:
+    return {name: True if value is None else value for name, value in tags.items()}
 
 
 class _Shown(Shows):
