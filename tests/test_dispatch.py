@@ -21,7 +21,7 @@ from vitalsdsl.errors import PolicyError, UsageError
 from vitalsdsl.journal import Journal
 from vitalsdsl.memory import Memory
 from vitalsdsl.points import RunInfo
-from vitalsdsl.tracker import Ability
+from vitalsdsl.tracker import Ability, PolicyCopy
 from vitalsdsl.verdict import Transition
 
 
@@ -323,7 +323,7 @@ def test_what_makes_no_sense_is_refused_at_the_start() -> None:
 def test_the_policy_is_kept_with_the_run() -> None:
     port, deaf = Memory(), Memory("deaf", can=[])
     acts = dispatcher(three(), port, deaf)
-    acts.record_policy("rule …", "sha256:1")
+    acts.record_policy(PolicyCopy("spikes", "rule …", "sha256:1"))
     acts.close(1.0)
     assert port.policies == {"sha256:1": "rule …"} and deaf.calls == 0
 

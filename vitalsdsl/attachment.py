@@ -5,16 +5,20 @@ from __future__ import annotations
 import atexit
 import logging
 import os
+import re
 import threading
 from collections.abc import Callable, Mapping
+from pathlib import PurePath
 
 from vitalsdsl.channels import configured_ports
 from vitalsdsl.dispatch import Dispatcher
+from vitalsdsl.git import commit_of
 from vitalsdsl.journal import Journal, home_of, journal_of
 from vitalsdsl.points import RunInfo
 from vitalsdsl.policy import LoadedPolicy, load
 from vitalsdsl.session import Monitor
-from vitalsdsl.tracker import Port
+from vitalsdsl.sharing import Sharing
+from vitalsdsl.tracker import PolicyCopy, Port
 
 logger = logging.getLogger("vitalsdsl")
 
@@ -22,14 +26,21 @@ logger = logging.getLogger("vitalsdsl")
 class Attachment:
     """One policy and the runs of this process that it watches.
 
-    Each run has a monitor and a dispatcher of its own; nothing is shared between runs. A forked child watches nothing:
-    its copy of the state is of no use.
+    Each run has a monitor, a dispatcher and a journal of its own; nothing is shared between runs. Several policies that
+    watch one run share its port, by the `sharing` of their tracker. A forked child watches nothing: its copy of the
+    state is of no use.
     """
 
-    def __init__(self, policy: LoadedPolicy, home: str | os.PathLike[str] | None = None) -> None:
+    def __init__(
+        self, policy: LoadedPolicy, sharing: Sharing | None = None, home: str | os.PathLike[str] | None = None
+    ) -> None:
         self.policy = policy
-        self.home = home_of(home)
+        # Not where the script goes later: a journal must be found again.
+        self.home = home_of(home).absolute()
         self._channels = configured_ports()
+        self._sharing = sharing if sharing is not None else Sharing()
+        self._name = self._sharing.claim(policy.name, policy.digest)
+        self._copy = copy_of(policy)
         self._monitors: dict[str, Monitor] = {}
         self._ended: set[str] = set()
         self._lock = threading.RLock()
@@ -44,18 +55,13 @@ class Attachment:
             return None
         with self._lock:
             if run not in self._monitors and port is not None and run not in self._ended:
-                self._monitors[run] = self._start(run, port())
+                self._monitors[run] = self._start(run, self._sharing.port(run, self._name, port))
             return self._monitors.get(run)
 
     def _start(self, run: str, port: Port) -> Monitor:
-        dispatcher = Dispatcher(
-            self.policy.policy,
-            [port, *self._channels],
-            Journal(journal_of(self.home, run, self.policy.name)),
-            RunInfo(run),
-            counters=lambda: monitor.counters,
-        )
-        dispatcher.record_policy(self.policy.text, self.policy.digest)
+        journal = Journal(journal_of(self.home, run, self._name))
+        dispatcher = Dispatcher(self.policy.policy, [port, *self._channels], journal, RunInfo(run), counters=lambda: monitor.counters)
+        dispatcher.record_policy(self._copy)
         monitor = Monitor(self.policy, run, acts=dispatcher)
         # Hooks at exit run last in, first out: ours, which closes the open step, before the dispatcher's own.
         atexit.unregister(self.end_all)
@@ -83,6 +89,11 @@ class Attachment:
             self.end(run)
         atexit.unregister(self.end_all)
 
+    def detach(self) -> None:
+        """All runs are over for this policy, while they may go on for others."""
+        self.end_all()
+        self._sharing.release(self._name)
+
 
 def as_policy(
     policy: str | os.PathLike[str] | LoadedPolicy,
@@ -91,3 +102,9 @@ def as_policy(
 ) -> LoadedPolicy:
     """A policy that was loaded, or is loaded now. Raises PolicyError."""
     return policy if isinstance(policy, LoadedPolicy) else load(policy, settings=settings, profile=profile)
+
+
+def copy_of(policy: LoadedPolicy) -> PolicyCopy:
+    """A policy as a run keeps it, with the commit of its file."""
+    file_name = re.sub(r"[^\w.-]", "_", PurePath(policy.reference).name) or "policy.vitals"
+    return PolicyCopy(policy.name, policy.text, policy.digest, file_name, commit_of(policy.reference))

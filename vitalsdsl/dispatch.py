@@ -23,7 +23,7 @@ from vitalsdsl.ledger import Record, silence
 from vitalsdsl.points import RunInfo
 from vitalsdsl.provisions import Provisions
 from vitalsdsl.rules import Level
-from vitalsdsl.tracker import Ability, Alert, Port
+from vitalsdsl.tracker import Ability, Alert, PolicyCopy, Port
 from vitalsdsl.types import EPOCHS, TOKENS
 from vitalsdsl.verdict import Transition
 
@@ -137,12 +137,11 @@ class Dispatcher:
             self._journal.remember(record)
             self._submit([record], self._tag_jobs())
 
-    def record_policy(self, text: str, digest: str) -> None:
+    def record_policy(self, policy: PolicyCopy) -> None:
         """Keep a copy of the policy with the run."""
         if os.getpid() == self._pid:
             jobs = [
-                Job(port, "keep the policy", partial(port.record_policy, text, digest))
-                for port in self._able(Ability.POLICY)
+                Job(port, "keep the policy", partial(port.record_policy, policy)) for port in self._able(Ability.POLICY)
             ]
             self._submit([], jobs)
 

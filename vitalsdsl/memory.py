@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from vitalsdsl.rules import Level
-from vitalsdsl.tracker import Ability, Alert, Port, Request
+from vitalsdsl.tracker import Ability, Alert, PolicyCopy, Port, Request
 from vitalsdsl.verdict import Transition
 
 
@@ -84,9 +84,9 @@ class Memory(Port):
         self._called("record")
         self.transitions += transitions
 
-    def record_policy(self, text: str, digest: str) -> None:
+    def record_policy(self, policy: PolicyCopy) -> None:
         self._called("record_policy")
-        self.policies[digest] = text
+        self.policies[policy.digest] = policy.text
 
     def request(self, request: Request) -> None:
         self._called("request")

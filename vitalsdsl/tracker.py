@@ -5,7 +5,8 @@ A port may raise and may hang; dispatch calls it from threads of its own, one po
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import json
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
@@ -34,6 +35,17 @@ class Alert:
     text: str
     level: Level
     transition: Transition
+
+
+@dataclass(frozen=True)
+class PolicyCopy:
+    """A policy as a run keeps it: whole, so that any verdict can be reproduced. `git` is its file's commit, if any."""
+
+    name: str
+    text: str
+    digest: str
+    file_name: str = "policy.vitals"
+    git: str = ""
 
 
 @dataclass(frozen=True)
@@ -98,13 +110,32 @@ class Port:
         """Append to the run's list of transitions."""
         raise _undone(self, "record transitions")
 
-    def record_policy(self, text: str, digest: str) -> None:
-        """Keep a self-contained copy of the policy with the run."""
+    def record_policy(self, policy: PolicyCopy) -> None:
+        """Keep a copy of the policy with the run. A run that several policies watch keeps them all."""
         raise _undone(self, "keep policies")
 
     def request(self, request: Request) -> None:
         """Put a request on the control channel. Whether it is granted is the training side's own decision."""
         raise _undone(self, "take requests")
+
+
+def facts(policies: Iterable[PolicyCopy]) -> dict[str, str]:
+    """What a run says of the policies that watch it, in a line each: `policy`, `digest`, `git`.
+
+    >>> facts([PolicyCopy("llm", "", "sha256:11"), PolicyCopy("house", "", "sha256:22")])
+    {'policy': 'llm, house', 'digest': 'sha256:11, sha256:22', 'git': ''}
+    """
+    known = list(policies)
+    return {
+        "policy": ", ".join(p.name for p in known),
+        "digest": ", ".join(p.digest for p in known),
+        "git": ", ".join(dict.fromkeys(p.git for p in known if p.git)),
+    }
+
+
+def json_line(record: Mapping[str, Any]) -> str:
+    """A record as one line of a file on the run; its numbers are all finite."""
+    return json.dumps(record, ensure_ascii=False, allow_nan=False)
 
 
 def _undone(port: Port, what: str) -> NotImplementedError:

@@ -13,6 +13,7 @@ from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from vitalsdsl.attachment import copy_of
 from vitalsdsl.dispatch import Dispatcher
 from vitalsdsl.errors import RunGone, StateError, TrackerError
 from vitalsdsl.feeds import Feed, Target
@@ -203,7 +204,7 @@ class Watcher:
         dispatcher = Dispatcher(policy.policy, ports, journal, info, dry_run=self._dry)
         watched = Watched(run.feed, policy, dispatcher, journal, self._store, self._from_now)
         if not watched.is_known:
-            dispatcher.record_policy(policy.text, policy.digest)
+            dispatcher.record_policy(copy_of(policy))
         return watched
 
     # ---------------------------------------------------------------- reading a run

@@ -5,18 +5,16 @@ from __future__ import annotations
 import functools
 import importlib
 import os
-import re
 import sys
 import threading
 from collections.abc import Callable, Mapping
-from pathlib import PurePath
 from typing import Any
 
 from vitalsdsl.attachment import Attachment, as_policy
 from vitalsdsl.errors import MissingExtraError
-from vitalsdsl.git import commit_of
 from vitalsdsl.policy import LoadedPolicy, load
 from vitalsdsl.session import Monitor
+from vitalsdsl.sharing import Sharing
 from vitalsdsl_mlflow.port import MlflowPort
 from vitalsdsl_mlflow.rows import LoggedPoint, Steps
 from vitalsdsl_mlflow.tap import complain, instrument, is_instrumented, restore
@@ -44,9 +42,8 @@ class MlflowAttachment:
 
     def __init__(self, policy: LoadedPolicy) -> None:
         self.policy = policy
-        self._attachment = Attachment(policy)
+        self._attachment = Attachment(policy, _sharing)
         self._runs: dict[str, _Run] = {}
-        self._git = commit_of(policy.reference)
 
     def monitor(self, run_id: str) -> Monitor | None:
         """The monitor of a run that has logged something and has not ended."""
@@ -58,7 +55,7 @@ class MlflowAttachment:
             _attached.remove(self)
         if not _attached:
             _unhook()
-        self._attachment.end_all()
+        self._attachment.detach()
 
     # ---------------------------------------------------------------- told by the tap
 
@@ -105,8 +102,7 @@ class MlflowAttachment:
         client_type = importlib.import_module("mlflow").MlflowClient
         uri = getattr(store, "_vitals_uri", None)
         client = client_type(tracking_uri=uri) if uri else client_type()
-        file_name = re.sub(r"[^\w.-]", "_", PurePath(self.policy.reference).name) or "policy.vitals"
-        return MlflowPort(client, run_id, self.policy.name, file_name, self._git)
+        return MlflowPort(client, run_id)
 
 
 def _nowhere(values: dict[str, float], step: int, time: float) -> None:
@@ -140,6 +136,7 @@ class _Everyone:
 
 _everyone = _Everyone()
 _attached: list[MlflowAttachment] = []
+_sharing = Sharing()
 _stores: list[Any] = []
 
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from vitalsdsl.rules import Level
-from vitalsdsl.tracker import Ability, Alert, Port
+from vitalsdsl.tracker import Ability, Alert, PolicyCopy, Port, facts, json_line
 from vitalsdsl.verdict import Transition
 from vitalsdsl_mlflow.tap import ours
 
@@ -97,12 +97,10 @@ class MlflowPort(Port):
     name = "mlflow"
     can = frozenset({Ability.TAG, Ability.ALERT, Ability.RECORD, Ability.POLICY})
 
-    def __init__(self, client: Any, run_id: str, policy_name: str, file_name: str, git: str) -> None:
+    def __init__(self, client: Any, run_id: str) -> None:
         self._client = client
         self._run = run_id
-        self._policy_name = policy_name
-        self._file_name = file_name
-        self._git = git
+        self._policies: dict[str, PolicyCopy] = {}
         self._shown: dict[str, str] | None = None
         self._lines: dict[str, list[str]] = {}
 
@@ -135,7 +133,7 @@ class MlflowPort(Port):
     def alert(self, alert: Alert) -> None:
         lines = self._lines_of(_ALERTS)
         if all(_id(line) != alert.id for line in lines):
-            lines.append(_line({"id": alert.id, "at": time.time(), "level": alert.level.word, "title": alert.title,
+            lines.append(json_line({"id": alert.id, "at": time.time(), "level": alert.level.word, "title": alert.title,
                                 "text": alert.text}))  # fmt: skip
         self._write(_ALERTS, lines)
         self._client.set_tag(self._run, "vitals.alert", f"{alert.title}: {alert.text}"[:MAX_TAG])
@@ -144,7 +142,7 @@ class MlflowPort(Port):
     def record(self, transitions: Sequence[Transition]) -> None:
         lines = self._lines_of(_TRANSITIONS)
         known = {_id(line) for line in lines}
-        lines += [_line(t.as_dict()) for t in transitions if t.id not in known]
+        lines += [json_line(t.as_dict()) for t in transitions if t.id not in known]
         self._write(_TRANSITIONS, lines)
 
     def _lines_of(self, path: str) -> list[str]:
@@ -162,16 +160,15 @@ class MlflowPort(Port):
         self._client.log_text(self._run, "".join(line + "\n" for line in lines), path)
 
     @_quietly
-    def record_policy(self, text: str, digest: str) -> None:
-        self._client.log_text(self._run, text, f"vitals/policy/{self._file_name}")
-        self._client.set_tag(self._run, "vitals.policy", self._policy_name[:MAX_TAG])
-        self._client.set_tag(self._run, "vitals.digest", digest)
-        if self._git:
-            self._client.set_tag(self._run, "vitals.git", self._git)
-
-
-def _line(record: Mapping[str, Any]) -> str:
-    return json.dumps(record, ensure_ascii=False, allow_nan=False)
+    def record_policy(self, policy: PolicyCopy) -> None:
+        name = policy.file_name
+        if any(other.file_name == name and other.digest != policy.digest for other in self._policies.values()):
+            name = f"{policy.digest.rpartition(':')[2][:8]}-{name}"
+        self._client.log_text(self._run, policy.text, f"vitals/policy/{name}")
+        self._policies[policy.digest] = policy
+        for fact, value in facts(self._policies.values()).items():
+            if value:
+                self._client.set_tag(self._run, f"vitals.{fact}", value[:MAX_TAG])
 
 
 def _id(line: str) -> object:

@@ -5,17 +5,15 @@ from __future__ import annotations
 import atexit
 import logging
 import os
-import re
 import threading
 import weakref
 from collections.abc import Mapping
-from pathlib import PurePath
 from typing import Any
 
 from vitalsdsl.attachment import Attachment, as_policy
-from vitalsdsl.git import commit_of
 from vitalsdsl.policy import LoadedPolicy
 from vitalsdsl.session import Monitor
+from vitalsdsl.sharing import Sharing
 from vitalsdsl_wandb.port import WandbPort
 from vitalsdsl_wandb.rows import Rows
 from vitalsdsl_wandb.tap import install, remove, wandb_module
@@ -36,12 +34,11 @@ class WandbAttachment:
 
     def __init__(self, policy: LoadedPolicy) -> None:
         self.policy = policy
-        self._attachment = Attachment(policy)
+        self._attachment = Attachment(policy, _sharing)
         self._rows: dict[str, Rows] = {}
         self._over: weakref.WeakSet[Any] = weakref.WeakSet()
         self._lock = threading.RLock()
         self._pid = os.getpid()
-        self._git = commit_of(policy.reference)
         self._said_offline = False
 
     def monitor(self, run_id: str) -> Monitor | None:
@@ -55,7 +52,7 @@ class WandbAttachment:
         remove(self)
         atexit.unregister(self._end_all)
         self._end_all()
-        self._attachment.end_all()
+        self._attachment.detach()
 
     # ---------------------------------------------------------------- told by the tap
 
@@ -101,8 +98,7 @@ class WandbAttachment:
         if not self._said_offline and getattr(run, "offline", False):
             self._said_offline = True
             logger.warning("vitals: run %s is offline: its alerts are kept, and sent at `wandb sync`", run.id)
-        file_name = re.sub(r"[^\w.-]", "_", PurePath(self.policy.reference).name) or "policy.vitals"
-        return WandbPort(wandb_module(), run, self.policy.name, file_name, self._git)
+        return WandbPort(wandb_module(), run)
 
     def _end(self, run_id: str) -> None:
         with self._lock:
@@ -119,6 +115,7 @@ class WandbAttachment:
 
 
 _attached: list[WandbAttachment] = []
+_sharing = Sharing()
 
 
 def attach(

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from vitalsdsl.rules import Level
-from vitalsdsl.tracker import Ability, Alert, Port
+from vitalsdsl.tracker import Ability, Alert, PolicyCopy, Port, facts, json_line
 from vitalsdsl.verdict import Transition
 
 TAG = "vitals:"
@@ -34,12 +33,10 @@ class WandbPort(Port):
     name = "wandb"
     can = frozenset({Ability.TAG, Ability.ALERT, Ability.RECORD, Ability.POLICY})
 
-    def __init__(self, wandb: Any, run: Any, policy_name: str, file_name: str, git: str) -> None:
+    def __init__(self, wandb: Any, run: Any) -> None:
         self._wandb = wandb
         self._run = run
-        self._policy_name = policy_name
-        self._file_name = file_name
-        self._git = git
+        self._policies: dict[str, PolicyCopy] = {}
         self._alerted: set[str] = set()
         self._recorded: set[str] = set()
         self._is_saved = False
@@ -67,21 +64,20 @@ class WandbPort(Port):
         path = Path(self._run.dir) / "vitals" / "transitions.jsonl"
         path.parent.mkdir(parents=True, exist_ok=True)
         fresh = [t for t in transitions if t.id not in self._recorded]
-        lines = [json.dumps(t.as_dict(), ensure_ascii=False, allow_nan=False) + "\n" for t in fresh]
         with path.open("a", encoding="utf-8") as file:
-            file.write("".join(lines))
+            file.write("".join(json_line(t.as_dict()) + "\n" for t in fresh))
         self._recorded.update(t.id for t in fresh)
         if not self._is_saved:
             self._run.save(str(path), base_path=self._run.dir, policy="live")
             self._is_saved = True
 
-    def record_policy(self, text: str, digest: str) -> None:
-        facts = {"digest": digest, "policy": self._policy_name, "git": self._git}
-        self._run.config.update({"vitals": facts}, allow_val_change=True)
-        name = re.sub(r"[^A-Za-z0-9_.-]", "-", self._policy_name)[:100] or "policy"
-        artifact = self._wandb.Artifact(name, type="vitals-policy", metadata=facts)
-        with artifact.new_file(self._file_name, encoding="utf-8") as file:
-            file.write(text)
+    def record_policy(self, policy: PolicyCopy) -> None:
+        self._policies[policy.digest] = policy
+        self._run.config.update({"vitals": facts(self._policies.values())}, allow_val_change=True)
+        name = re.sub(r"[^A-Za-z0-9_.-]", "-", policy.name)[:100] or "policy"
+        artifact = self._wandb.Artifact(name, type="vitals-policy", metadata=facts([policy]))
+        with artifact.new_file(policy.file_name, encoding="utf-8") as file:
+            file.write(policy.text)
         self._run.log_artifact(artifact)
 
 

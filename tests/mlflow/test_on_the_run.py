@@ -43,7 +43,7 @@ def change(step: int, to: Level = Level.ORANGE) -> Transition:
 
 
 def port(client: Any, run: str) -> MlflowPort:
-    return MlflowPort(client, run, "watched", "watched.vitals", "")
+    return MlflowPort(client, run)
 
 
 def test_a_run_in_trouble_has_everything_on_it(client: Any, folder: Path) -> None:
@@ -67,6 +67,25 @@ def test_a_run_in_trouble_has_everything_on_it(client: Any, folder: Path) -> Non
     alerts = recorded(client, run, "vitals/alerts.jsonl")
     assert [alert["level"] for alert in alerts] == ["orange", "red"]
     assert all(set(alert) == {"id", "at", "level", "title", "text"} for alert in alerts)
+
+
+def test_two_policies_on_one_run_lose_nothing_of_each_other(client: Any, folder: Path) -> None:
+    other = "policy other\nwhen train/loss > 3.5 -> yellow do alert, tag\n"
+    (folder / "there").mkdir()
+    for file in (policy_file(folder), policy_file(folder / "there", other)):
+        attach(file)
+    run = client.create_run("0").info.run_id
+    log(client, run, LOSSES[:8])
+    client.set_terminated(run)
+    tags = vitals_tags(client, run)
+    assert tags["vitals.level"] == "red"
+    assert tags["vitals.rule.loss_high"] == "red@6"
+    assert tags["vitals.rule.train_loss_yellow"] == "yellow@2"
+    assert sorted(tags["vitals.policy"].split(", ")) == ["other", "watched"]
+    assert {t["policy"] for t in recorded(client, run)} == {"other", "watched"}
+    assert len(recorded(client, run)) == len(recorded(client, run, "vitals/alerts.jsonl")) == 3
+    kept = [Path(client.download_artifacts(run, f.path)) for f in client.list_artifacts(run, "vitals/policy")]
+    assert sorted(path.read_text("utf-8") for path in kept) == sorted([other, POLICY])
 
 
 def test_a_run_that_recovers_loses_its_rule_tags(client: Any) -> None:

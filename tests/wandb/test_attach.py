@@ -56,6 +56,21 @@ def test_a_run_that_goes_orange_carries_tag_alert_policy_and_transitions(offline
     assert any(f.path == "vitals/transitions.jsonl" for files in of_kind(log, "files") for f in files.files)
 
 
+def test_two_policies_on_one_run_lose_nothing_of_each_other(offline: Path) -> None:
+    other = vitals.load("other", text="when loss > 4 -> yellow do alert, tag")
+    vitalsdsl_wandb.attach(POLICY)
+    vitalsdsl_wandb.attach(other)
+    run = train(offline)
+    log = transaction_log(offline, run.id)
+    assert sorted(of_kind(log, "run")[-1].tags) == ["mine", "vitals:orange"]
+    assert sorted(summary(log)["vitals.rules"].split(", ")) == ["loss_orange orange@2", "loss_yellow yellow@1"]
+    assert len(of_kind(log, "alert")) == 2
+    assert sorted(config(log)["vitals"]["policy"].split(", ")) == ["other", "spikes"]
+    assert {a.name for a in of_kind(log, "artifact")} >= {"other", "spikes"}
+    (path,) = offline.rglob("files/vitals/transitions.jsonl")
+    assert len(path.read_text().splitlines()) == 2
+
+
 def test_the_policys_text_is_kept_as_an_artifact(offline: Path) -> None:
     vitalsdsl_wandb.attach(POLICY)
     run = train(offline)
