@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import atexit
 import logging
+import math
 import os
 import re
 import threading
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import PurePath
 
 from vitalsdsl.channels import configured_ports
@@ -32,9 +34,14 @@ class Attachment:
     """
 
     def __init__(
-        self, policy: LoadedPolicy, sharing: Sharing | None = None, home: str | os.PathLike[str] | None = None
+        self,
+        policy: LoadedPolicy,
+        sharing: Sharing | None = None,
+        total_steps: float = math.nan,
+        home: str | os.PathLike[str] | None = None,
     ) -> None:
         self.policy = policy
+        self.total_steps = total_steps
         # Not where the script goes later: a journal must be found again.
         self.home = home_of(home).absolute()
         self._channels = configured_ports()
@@ -49,20 +56,34 @@ class Attachment:
         for finding in policy.diagnostics:
             logger.info("%s", finding.render())
 
-    def monitor(self, run: str, port: Callable[[], Port] | None = None) -> Monitor | None:
-        """The monitor of a run, made when it is first asked for with a port; None in a forked child, or once it ended."""
+    def monitor(
+        self, run: str, port: Callable[[], Port] | None = None, info: Callable[[], RunInfo] | None = None
+    ) -> Monitor | None:
+        """The monitor of a run, made when it is first asked for with a port; None in a forked child, or once it ended.
+
+        `info` is what the tracker knows of the run, without asking anybody.
+        """
         if os.getpid() != self._pid:
             return None
         with self._lock:
             if run not in self._monitors and port is not None and run not in self._ended:
-                self._monitors[run] = self._start(run, self._sharing.port(run, self._name, port))
+                self._monitors[run] = self._start(self._info(run, info), self._sharing.port(run, self._name, port))
             return self._monitors.get(run)
 
-    def _start(self, run: str, port: Port) -> Monitor:
+    def _info(self, run: str, info: Callable[[], RunInfo] | None) -> RunInfo:
+        known = RunInfo(run)
+        try:
+            known = info() if info is not None else known
+        except Exception:  # a link or a number that is not to be had is no reason not to watch
+            logger.debug("vitals: run %s says nothing of itself", run, exc_info=True)
+        return replace(known, total_steps=self.total_steps) if self.total_steps == self.total_steps else known
+
+    def _start(self, info: RunInfo, port: Port) -> Monitor:
+        run = info.name
         journal = Journal(journal_of(self.home, run, self._name))
-        dispatcher = Dispatcher(self.policy.policy, [port, *self._channels], journal, RunInfo(run), counters=lambda: monitor.counters)
+        dispatcher = Dispatcher(self.policy.policy, [port, *self._channels], journal, info, counters=lambda: monitor.counters)
         dispatcher.record_policy(self._copy)
-        monitor = Monitor(self.policy, run, acts=dispatcher)
+        monitor = Monitor(self.policy, run, acts=dispatcher, total_steps=info.total_steps)
         # Hooks at exit run last in, first out: ours, which closes the open step, before the dispatcher's own.
         atexit.unregister(self.end_all)
         atexit.register(self.end_all)

@@ -48,6 +48,23 @@ class RunInfo:
     notes: tuple[str, ...] = field(default=())
 
 
+TOTAL_STEPS = ("total_steps", "max_steps", "train/total_steps")
+"""Under which names a run says how many steps are planned, for `progress`: in its metrics, params or configuration."""
+
+
+def planned_steps(said: Mapping[str, object]) -> float:
+    """How many steps a run plans, by what its params or its configuration say; NaN where they do not.
+
+    >>> planned_steps({"lr": 3e-4, "max_steps": "1000"}), planned_steps({"max_steps": -1})
+    (1000.0, nan)
+    """
+    for name in TOTAL_STEPS:
+        steps = number(said.get(name))
+        if steps is not None and 0 < steps < math.inf:
+            return steps
+    return math.nan
+
+
 def number(value: object) -> float | None:
     """A logged value as a float, or None where it is no number.
 

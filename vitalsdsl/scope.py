@@ -10,6 +10,7 @@ from enum import Enum
 from vitalsdsl import expressions as ex
 from vitalsdsl import rules as written
 from vitalsdsl.ops import base
+from vitalsdsl.points import TOTAL_STEPS
 
 COUNTERS: dict[str, tuple[str, ...]] = {
     "step": (),
@@ -29,7 +30,7 @@ COUNTERS: dict[str, tuple[str, ...]] = {
 }
 """The run's own counters, and the names under which loggers write them."""
 
-LOGGED_COUNTERS = {**COUNTERS, "total_steps": ("total_steps", "max_steps", "train/total_steps")}
+LOGGED_COUNTERS = {**COUNTERS, "total_steps": TOTAL_STEPS}
 """The planned number of steps, too, for `progress`."""
 
 

@@ -91,6 +91,16 @@ class Monitor:
         return {name: value for name in ("epoch", "tokens") if (value := clock.counter(name)) == value}
 
     @property
+    def total_steps(self) -> float:
+        """How many steps the run plans, for `progress`; NaN where it has not said so. May be set once that is known."""
+        return self._stream.total_steps
+
+    @total_steps.setter
+    def total_steps(self, steps: float) -> None:
+        with self._lock:
+            self._stream.total_steps = steps
+
+    @property
     def late_points(self) -> int:
         """Points that came after their step had closed and were older than their metric's newest: read by no rule."""
         return self._stream.late_points

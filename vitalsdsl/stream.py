@@ -81,6 +81,17 @@ class Stream:
         self.closed = None
 
     @property
+    def total_steps(self) -> float:
+        """How many steps the run plans, as far as that is known beside its points; NaN where it is not."""
+        return self._total_steps
+
+    @total_steps.setter
+    def total_steps(self, steps: float) -> None:
+        self._total_steps = steps
+        if steps == steps:
+            self.plan.graph.clock.total_steps = steps
+
+    @property
     def level(self) -> Level:
         """The highest level of the run's rules."""
         return max((rule.level for rule in self.plan.rules), default=Level.GREEN)
@@ -362,6 +373,7 @@ class Stream:
     def _restore(self, state: Mapping[str, Any]) -> None:
         plan, clock = self.plan, self.plan.graph.clock
         clock.step, clock.time, clock.first_step, clock.first_time, clock.total_steps, counters = state["clock"]
+        self.total_steps = self._total_steps
         clock.counters = dict(counters)
         self.closed = state["closed"]
         plan.see_names(list(state["seen"]))

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import functools
 import importlib
+import math
 import os
 import sys
 import threading
 from collections.abc import Callable, Mapping
 from typing import Any
+from urllib.parse import urlsplit
 
 from vitalsdsl.attachment import Attachment, as_policy
 from vitalsdsl.errors import MissingExtraError
+from vitalsdsl.points import TOTAL_STEPS, RunInfo, planned_steps
 from vitalsdsl.policy import LoadedPolicy, load
 from vitalsdsl.session import Monitor
 from vitalsdsl.sharing import Sharing
@@ -21,6 +24,9 @@ from vitalsdsl_mlflow.tap import complain, instrument, is_instrumented, restore
 
 KEPT_RUNS = 16
 """Of how many runs that ended the state of the rules is kept, should they be resumed."""
+
+KEPT_PLANS = 1000
+"""Of how many runs the planned number of steps is kept."""
 
 _REGISTRY = "mlflow.tracking._tracking_service.registry"
 _UTILS = "mlflow.tracking._tracking_service.utils"
@@ -40,9 +46,9 @@ class _Run:
 class MlflowAttachment:
     """One policy over the runs of this process. `detach` ends it."""
 
-    def __init__(self, policy: LoadedPolicy) -> None:
+    def __init__(self, policy: LoadedPolicy, total_steps: float = math.nan) -> None:
         self.policy = policy
-        self._attachment = Attachment(policy, _sharing)
+        self._attachment = Attachment(policy, _sharing, total_steps)
         self._runs: dict[str, _Run] = {}
 
     def monitor(self, run_id: str) -> Monitor | None:
@@ -66,7 +72,9 @@ class MlflowAttachment:
             if run.is_off:
                 return
             try:
-                monitor = self._attachment.monitor(run_id, lambda: self._port(run_id, store))
+                monitor = self._attachment.monitor(
+                    run_id, lambda: self._port(run_id, store), lambda: _info(run_id, store)
+                )
                 if monitor is not None and monitor is not run.monitor:
                     self._begin(run, monitor)
             except Exception:
@@ -74,6 +82,12 @@ class MlflowAttachment:
                 raise
             if monitor is not None:
                 run.steps.add(points)
+
+    def planned(self, run_id: str) -> None:
+        """A run has said how many steps it plans: unless it was told when attaching, that is what `progress` goes by."""
+        monitor = self._attachment.monitor(run_id)
+        if monitor is not None and self._attachment.total_steps != self._attachment.total_steps:
+            monitor.total_steps = planned_steps(_said[run_id])
 
     def _begin(self, run: _Run, monitor: Monitor) -> None:
         """The run's first points, or its first since it was resumed in this process: the rules go on where they were."""
@@ -116,8 +130,28 @@ def _pusher(monitor: Monitor) -> Callable[[dict[str, float], int, float], None]:
     return push
 
 
+def _info(run_id: str, store: Any) -> RunInfo:
+    """What is known of a run without asking the server. The address is that of the server's own pages."""
+    url = ""
+    parts = urlsplit(str(getattr(store, "_vitals_uri", "")))
+    if parts.scheme in ("http", "https"):
+        host = parts.netloc.rpartition("@")[2]  # a password in the address is for nobody else
+        url = f"{parts.scheme}://{host}{parts.path.rstrip('/')}/#/runs/{run_id}"
+    return RunInfo(run_id, planned_steps(_said.get(run_id, {})), url)
+
+
 class _Everyone:
     """Tells all attachments, so that one wrapping serves them all."""
+
+    def params(self, run_id: str, params: Mapping[str, object]) -> None:
+        told = {name: params[name] for name in TOTAL_STEPS if name in params}
+        if not told:
+            return
+        _said.setdefault(run_id, {}).update(told)
+        for attachment in tuple(_attached):
+            attachment.planned(run_id)
+        for known in list(_said)[:-KEPT_PLANS]:
+            _said.pop(known, None)
 
     def points(self, run_id: str, points: list[LoggedPoint], store: Any) -> None:
         for attachment in tuple(_attached):
@@ -138,6 +172,8 @@ _everyone = _Everyone()
 _attached: list[MlflowAttachment] = []
 _sharing = Sharing()
 _stores: list[Any] = []
+_said: dict[str, dict[str, object]] = {}
+"""What runs have said of the number of their steps, by run."""
 
 
 def attach(
@@ -145,10 +181,13 @@ def attach(
     *,
     settings: Mapping[str, object] | None = None,
     profile: str | None = None,
+    total_steps: float = math.nan,
 ) -> MlflowAttachment:
     """Watch every run that this process logs to MLflow, by whatever way: fluent calls, clients, autologging, callbacks.
 
-    The same policy twice is one. Raises PolicyError where the policy has errors, MissingExtraError without MLflow.
+    `settings` set params, over those of `profile`, where `policy` is a name. `total_steps` is how many steps a run
+    plans, for `progress`; left out, it is the run's param `total_steps` or `max_steps`, from when it is logged, or from
+    the start where the script takes up a run that has it. The same policy twice is one. Raises PolicyError where the policy has errors, MissingExtraError without MLflow.
     """
     loaded = as_policy(policy, settings, profile)
     for known in _attached:
@@ -158,7 +197,7 @@ def attach(
         importlib.import_module("mlflow")
     except ImportError as error:
         raise MissingExtraError("mlflow", "mlflow") from error
-    attachment = MlflowAttachment(loaded)
+    attachment = MlflowAttachment(loaded, total_steps)
     _attached.append(attachment)
     hook_registry()
     return attachment

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from vitalsdsl.errors import MissingExtraError, SourceError
-from vitalsdsl.points import Row, RunInfo
+from vitalsdsl.points import Row, RunInfo, planned_steps
 from vitalsdsl_mlflow.rows import LoggedPoint, Steps
 
 _INFINITE = sys.float_info.max
@@ -72,10 +72,7 @@ def _recording(client: Any, run: Any) -> Recording:
     rows: list[Row] = []
     steps = Steps(run.info.run_id, lambda values, step, time: rows.append(Row(step, values, time)))
     steps.add(points)
-    params = run.data.params
-    total = next((params[name] for name in ("max_steps", "total_steps") if name in params), "")
-    planned = float(total) if total.replace(".", "", 1).isdigit() else math.nan
-    return Recording(RunInfo(run.info.run_id, planned, notes=tuple(steps.notes)), rows)
+    return Recording(RunInfo(run.info.run_id, planned_steps(run.data.params), notes=tuple(steps.notes)), rows)
 
 
 def _restored(value: float) -> float:

@@ -6,14 +6,17 @@ import functools
 import logging
 import os
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
 from vitalsdsl_mlflow.rows import LoggedPoint
 
 logger = logging.getLogger("vitalsdsl")
 
-METHODS = ("log_metric", "log_batch", "log_metric_async", "log_batch_async", "update_run_info")
+METHODS = (
+    "log_metric", "log_batch", "log_metric_async", "log_batch_async", "log_param", "log_param_async", "get_run",
+    "update_run_info",
+)  # fmt: skip
 _MARK = "_vitals_tap"
 
 _said: set[str] = set()
@@ -26,6 +29,8 @@ class Sink(Protocol):
     """Who is told of points and of ends."""
 
     def points(self, run_id: str, points: list[LoggedPoint], store: Any) -> None: ...
+
+    def params(self, run_id: str, params: Mapping[str, object]) -> None: ...
 
     def ended(self, run_id: str, store: Any) -> None: ...
 
@@ -75,7 +80,7 @@ def _wrapped(original: Callable[..., Any], name: str, store: Any, sink: Sink) ->
         finally:
             ours.busy = False
         try:
-            _tell(sink, name, store, args, kwargs)
+            _tell(sink, name, store, args, kwargs, result)
         except Exception as error:  # a health rule must never end a training run
             complain(f"a logged point could not be read ({type(error).__name__})")
         return result
@@ -90,7 +95,7 @@ def complain(what: str) -> None:
         logger.exception("vitals: %s; training goes on (said once)", what)
 
 
-def _tell(sink: Sink, name: str, store: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+def _tell(sink: Sink, name: str, store: Any, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any) -> None:
     run_id = kwargs.get("run_id", args[0] if args else None)
     if run_id is None:
         return
@@ -99,6 +104,15 @@ def _tell(sink: Sink, name: str, store: Any, args: tuple[Any, ...], kwargs: dict
         if _is_terminal(status):
             sink.ended(run_id, store)
         return
+    if name == "get_run":  # what the script asks for anyway, as it does when it takes up a run
+        sink.params(run_id, result.data.params)
+        return
+    if name.startswith("log_param"):
+        param: Any = kwargs.get("param", args[1] if len(args) > 1 else None)
+        sink.params(run_id, {param.key: param.value})
+        return
+    if name.startswith("log_batch") and (params := kwargs.get("params", args[2] if len(args) > 2 else ())):
+        sink.params(run_id, {param.key: param.value for param in params})
     if name.startswith("log_metric"):
         given = [kwargs.get("metric", args[1] if len(args) > 1 else None)]
     else:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import logging
+import math
 import os
 import threading
 import weakref
@@ -11,6 +12,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from vitalsdsl.attachment import Attachment, as_policy
+from vitalsdsl.points import RunInfo, planned_steps
 from vitalsdsl.policy import LoadedPolicy
 from vitalsdsl.session import Monitor
 from vitalsdsl.sharing import Sharing
@@ -32,9 +34,9 @@ class WandbAttachment:
     the same instant may have their rows counted in the other order.
     """
 
-    def __init__(self, policy: LoadedPolicy) -> None:
+    def __init__(self, policy: LoadedPolicy, total_steps: float = math.nan) -> None:
         self.policy = policy
-        self._attachment = Attachment(policy, _sharing)
+        self._attachment = Attachment(policy, _sharing, total_steps)
         self._rows: dict[str, Rows] = {}
         self._over: weakref.WeakSet[Any] = weakref.WeakSet()
         self._lock = threading.RLock()
@@ -80,7 +82,7 @@ class WandbAttachment:
 
     def _start(self, run: Any, before: int) -> Rows | None:
         """The rows of a run that is new here; None at the exit of the process, when all runs have been ended."""
-        monitor = self._attachment.monitor(run.id, lambda: self._port(run))
+        monitor = self._attachment.monitor(run.id, lambda: self._port(run), lambda: _info(run))
         if monitor is None:
             return None
         # What is registered last runs first: at the exit of the process the last open row is to be evaluated before
@@ -114,6 +116,12 @@ class WandbAttachment:
                 self._end(run_id)
 
 
+def _info(run: Any) -> RunInfo:
+    """What a run says of itself in this process; W&B would print about the address of one that is offline."""
+    url = "" if getattr(run, "offline", False) else run.url or ""
+    return RunInfo(run.id, planned_steps(run.config), url)
+
+
 _attached: list[WandbAttachment] = []
 _sharing = Sharing()
 
@@ -123,18 +131,21 @@ def attach(
     *,
     settings: Mapping[str, object] | None = None,
     profile: str | None = None,
+    total_steps: float = math.nan,
 ) -> WandbAttachment:
     """Watch every run that this process logs to W&B, begun or not, by whatever way: `wandb.log`, runs, callbacks.
 
-    `settings` set params, over those of `profile`, where `policy` is a name. The same policy twice is one. Raises
-    PolicyError where the policy has errors, MissingExtraError without wandb.
+    `settings` set params, over those of `profile`, where `policy` is a name. `total_steps` is how many steps a run
+    plans, for `progress`; left out, it is the `total_steps` or `max_steps` of the run's config, as it is when the run
+    first logs. The same policy twice is one. Raises PolicyError where the policy has errors, MissingExtraError without
+    wandb.
     """
     loaded = as_policy(policy, settings, profile)
     for known in _attached:
         if known.policy.digest == loaded.digest:
             return known
     wandb_module()
-    attachment = WandbAttachment(loaded)
+    attachment = WandbAttachment(loaded, total_steps)
     _attached.append(attachment)
     install(attachment)
     return attachment

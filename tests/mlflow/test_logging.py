@@ -203,6 +203,47 @@ def test_a_script_without_steps_counts_its_points(client: Any, caplog: pytest.Lo
     assert sum("logs without steps" in r.getMessage() for r in caplog.records) >= 1
 
 
+PROGRESS = "vitals 1\nmetric loss = \"train/loss\"\nwhen loss > 3 and progress >= 50% -> orange\n"
+
+
+@pytest.mark.parametrize("way", ["params", "param", "taken up", "attach"])
+def test_progress_is_the_same_live_as_in_a_replay(client: Any, way: str) -> None:
+    policy = load_policy(PROGRESS)
+    run = client.create_run("0").info.run_id
+    if way == "taken up":
+        client.log_param(run, "max_steps", 10)
+    attach(policy, **({"total_steps": 10} if way == "attach" else {}))
+    with mlflow.start_run(run_id=run):
+        if way == "params":
+            mlflow.log_params({"lr": 3e-4, "max_steps": 10})
+        elif way != "taken up":
+            mlflow.log_param("max_steps", 10 if way == "param" else 999)
+        log_fluent([4.0] * 8)
+    live = recorded(client, run)
+    assert short(live) == [("loss_orange", 5, "green", "orange")]
+    if way != "attach":
+        assert live == again(policy, run)
+
+
+def test_a_run_that_says_its_length_later_is_heard(client: Any) -> None:
+    attach(load_policy(PROGRESS))
+    with mlflow.start_run() as run:
+        log_fluent([4.0] * 5)
+        mlflow.log_param("total_steps", 10)
+        mlflow.log_metric("train/loss", 4.0, step=5)
+    assert short(recorded(client, run.info.run_id)) == [("loss_orange", 5, "green", "orange")]
+
+
+def test_a_length_below_one_is_none(client: Any) -> None:
+    """Trainers write -1 for a length that goes by epochs."""
+    run = client.create_run("0").info.run_id
+    client.log_param(run, "max_steps", -1)
+    client.log_param(run, "total_steps", 10)
+    for step in range(8):
+        client.log_metric(run, "train/loss", 4.0, timestamp=BEGAN + step, step=step)
+    assert [t["step"] for t in again(load_policy(PROGRESS), run)] == [5]
+
+
 def test_a_late_point_is_taken_live_as_in_a_replay(client: Any) -> None:
     policy = load_policy()
     attach(policy)

@@ -30,6 +30,9 @@ class Nobody:
     def points(self, run_id: str, points: list[Any], store: Any) -> None:
         """Takes them."""
 
+    def params(self, run_id: str, params: Any) -> None:
+        """As it does these."""
+
     def ended(self, run_id: str, store: Any) -> None:
         """Nothing ends here."""
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import mlflow
 import pytest
 from vitalsdsl_mlflow import attach
+from vitalsdsl_mlflow.attach import _info
 from vitalsdsl_mlflow.rows import LoggedPoint
 
 from tests.mlflow.runs import CHANGES, LOSSES, assert_same, load_policy, recorded, rows_of, short, vitals_tags
@@ -26,6 +28,14 @@ def test_points_over_http_are_seen(folder: Path, server: Any) -> None:
     assert short(assert_same(client, policy, run.info.run_id, rows)) == CHANGES
     assert [line["level"] for line in recorded(client, run.info.run_id, "vitals/alerts.jsonl")] == ["orange", "red"]
     assert vitals_tags(client, run.info.run_id)["vitals.level"] == "green"
+    link = f"{server.uri}/#/runs/{run.info.run_id}"
+    assert all(link in alert["text"] for alert in recorded(client, run.info.run_id, "vitals/alerts.jsonl"))
+
+
+def test_the_link_of_a_run_shows_no_password() -> None:
+    store = SimpleNamespace(_vitals_uri="https://me:secret@host:5000/mlflow/")
+    assert _info("a1", store).url == "https://host:5000/mlflow/#/runs/a1"
+    assert _info("a1", SimpleNamespace(_vitals_uri="sqlite:///mlflow.db")).url == ""
 
 
 def test_a_server_that_dies_costs_the_script_nothing_of_ours_but_the_last_flush(folder: Path, server: Any) -> None:

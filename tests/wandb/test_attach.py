@@ -71,6 +71,29 @@ def test_two_policies_on_one_run_lose_nothing_of_each_other(offline: Path) -> No
     assert len(path.read_text().splitlines()) == 2
 
 
+@pytest.mark.parametrize("way", ["config", "attach"])
+def test_progress_goes_by_the_runs_config_or_by_what_attach_was_told(offline: Path, way: str) -> None:
+    policy = vitals.load("late", text="when loss > 3 and progress >= 50% -> orange do alert, tag")
+    vitalsdsl_wandb.attach(policy, **({"total_steps": 10} if way == "attach" else {}))
+    with wandb.init(project="p", config={"max_steps": 10 if way == "config" else 999}) as run:
+        for _ in range(8):
+            run.log({"loss": 5})
+    (path,) = offline.rglob("files/vitals/transitions.jsonl")
+    live = [json.loads(line) for line in path.read_text().splitlines()]
+    rows = [{"step": step, "loss": 5.0} for step in range(8)]
+    assert live == [t.as_dict() for t in vitals.replay(policy, rows, run=run.id, total_steps=10)] != []
+
+
+def test_an_alert_says_where_the_run_is_to_be_seen(offline: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    where = "https://host/entity/p/runs/again"
+    monkeypatch.setattr(wandb.Run, "offline", property(lambda run: False))
+    monkeypatch.setattr(wandb.Run, "url", property(lambda run: where))
+    vitalsdsl_wandb.attach(POLICY)
+    run = train(offline)
+    (alert,) = of_kind(transaction_log(offline, run.id), "alert")
+    assert where in alert.text
+
+
 def test_the_policys_text_is_kept_as_an_artifact(offline: Path) -> None:
     vitalsdsl_wandb.attach(POLICY)
     run = train(offline)
