@@ -111,3 +111,85 @@ def test_a_script_that_changes_its_folder_keeps_its_journal(
         watched(attachment, Memory()).log({"loss": 5.0}, step)
     attachment.end("run")
     assert [str(p.relative_to(tmp_path)) for p in tmp_path.rglob("*.jsonl")] == ["kept/run/house.journal.jsonl"]
+
+
+# ---------------------------------------------------------------- runs taken up again
+
+
+def train(port: Memory, losses: list[float], first: int = 0, state: dict[str, object] | None = None) -> Monitor:
+    """A process of its own that logs some steps of the run."""
+    attachment = Attachment(policy())
+    monitor = watched(attachment, port)
+    if state is not None:
+        monitor.load(state)
+    for step, loss in enumerate(losses, start=first):
+        monitor.log({"loss": loss}, step)
+    attachment.end("run")
+    return monitor
+
+
+def changes(port: Memory) -> list[tuple[int, int, str, str]]:
+    return [(t.attempt, t.step, t.to.word, t.reason) for t in port.transitions]
+
+
+def test_a_run_that_is_taken_up_further_back_is_answered_again(caplog: pytest.LogCaptureFixture) -> None:
+    port = Memory()
+    train(port, [1, 1, 5, 5, 5])
+    train(port, [1, 5, 5, 5], first=1)
+    assert changes(port) == [
+        (0, 3, "orange", "condition"), (1, 0, "green", "superseded"), (1, 3, "orange", "condition"),
+    ]  # fmt: skip
+    assert len(port.alerts) == 2
+    assert caplog.text.count("goes on at step 1, after a change at step 3: without their saved state") == 1
+
+
+def test_a_run_that_is_taken_up_where_it_stopped_begins_no_attempt_and_its_tag_is_true() -> None:
+    port = Memory()
+    train(port, [1, 1, 5, 5, 5])
+    train(port, [1, 1], first=5)
+    assert changes(port) == [(0, 3, "orange", "condition"), (0, 4, "green", "superseded")]
+    assert port.level is Level.GREEN and len(port.alerts) == 1
+
+
+def test_a_run_that_is_taken_up_with_its_state_goes_on_as_if_nothing_had_been(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    port = Memory()
+    state = train(port, [1, 1, 5, 5]).save()
+    train(port, [5, 1, 1], first=4, state=state)
+    assert changes(port) == [(0, 3, "orange", "condition"), (0, 6, "green", "condition")]
+    assert "goes on" not in caplog.text
+
+
+def test_a_state_of_further_back_begins_an_attempt() -> None:
+    port = Memory()
+    state = train(port, [1, 1]).save()
+    train(port, [5, 5], first=2)
+    train(port, [5, 5], first=2, state=state)
+    assert changes(port)[-2:] == [(1, 1, "green", "superseded"), (1, 3, "orange", "condition")]
+    assert len(port.alerts) == 2
+
+
+def test_what_the_policy_does_not_read_takes_up_nothing() -> None:
+    """A score that a later process logs to a run, at no step, changes no tag."""
+    port = Memory()
+    train(port, [1, 1, 5, 5])
+    attachment = Attachment(policy())
+    watched(attachment, port).log({"test_accuracy": 0.9}, 0)
+    attachment.end("run")
+    assert port.level is Level.ORANGE and len(port.transitions) == 1
+
+
+def test_a_second_process_joins_a_run_that_is_under_way(monkeypatch: pytest.MonkeyPatch) -> None:
+    port = Memory()
+    train(port, [1, 1, 5, 5])
+    monkeypatch.setattr("vitalsdsl.journal.is_alive", bool)
+    train(port, [1, 1, 5, 5])
+    assert changes(port) == [(0, 3, "orange", "condition")]
+
+
+def test_the_third_attempt_follows_the_second() -> None:
+    port = Memory()
+    for _ in range(3):
+        train(port, [1, 5, 5])
+    assert [t.attempt for t in port.transitions if t.to is Level.ORANGE] == [0, 1, 2]

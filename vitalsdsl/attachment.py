@@ -83,7 +83,7 @@ class Attachment:
         journal = Journal(journal_of(self.home, run, self._name))
         dispatcher = Dispatcher(self.policy.policy, [port, *self._channels], journal, info, counters=lambda: monitor.counters)
         dispatcher.record_policy(self._copy)
-        monitor = Monitor(self.policy, run, acts=dispatcher, total_steps=info.total_steps)
+        monitor = Monitor(self.policy, run, acts=dispatcher, total_steps=info.total_steps, past=journal.past(run))
         # Hooks at exit run last in, first out: ours, which closes the open step, before the dispatcher's own.
         atexit.unregister(self.end_all)
         atexit.register(self.end_all)

@@ -131,6 +131,12 @@ class Metrics:
                     join(star)
         return joined
 
+    def reads(self, name: str) -> bool:
+        """Whether a logged name feeds a metric, or could be a member of a family in use."""
+        return name in self.routes or any(
+            match_family(pattern, name) is not None for watch in self._watches.values() for pattern in watch.patterns
+        )
+
     def members(self, family: str) -> list[str]:
         """The canonical names of a family's members logged so far, in order of name."""
         watch = self._watches.get(family)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import logging
+import math
 import os
 import re
 import socket
@@ -20,6 +21,7 @@ from typing import Any
 
 from vitalsdsl.errors import UsageError
 from vitalsdsl.ledger import Ledger, Record
+from vitalsdsl.verdict import Past
 
 logger = logging.getLogger("vitalsdsl")
 
@@ -49,6 +51,7 @@ class Journal:
         self.lock = threading.RLock()
         self.damaged_lines = 0
         self._ledgers: dict[str, Ledger] = {}
+        self._writers: dict[str, str] = {}
         self._unfinished: dict[str, tuple[Record, set[tuple[int, str]]]] = {}
         self._writing = threading.Lock()
         self._unwritten: list[bytes] = []
@@ -78,6 +81,15 @@ class Journal:
         records = self._parsed(_readable(self.path))
         intents = (r for r in records if r.get("type") == "intent" and str(r.get("id", "")).startswith(beginning))
         return {(r["rule"], r["member"]) for r in intents}
+
+    def past(self, run: str) -> Past | None:
+        """Where a run stood when it was last heard of. Where another living process is at it, this one joins in: what
+        stands is that one's own, and nothing has gone back."""
+        with self.lock:
+            past, writer = self.ledger(run).past(), self._writers.get(run, "")
+        if past is not None and is_alive(writer):
+            return Past(past.attempt, -math.inf, {})
+        return past
 
     def scratch(self) -> Journal:
         """A copy in memory: it remembers the same, and what is added to it touches no file."""
@@ -206,6 +218,8 @@ class Journal:
         try:
             kind, run = record["type"], record["run"]
             self._ledgers.setdefault(run, Ledger()).apply(record)
+            if kind in ("intent", "noted"):
+                self._writers[run] = str(record.get("by", ""))
             if kind == "intent":
                 left = {(at, port) for at, deed in enumerate(record["deeds"]) for port in deed["ports"]}
                 if left and record["id"] not in self._unfinished:

@@ -14,6 +14,7 @@ from typing import Any
 
 from vitalsdsl.rules import Level
 from vitalsdsl.types import STEPS, TIME, Extent
+from vitalsdsl.verdict import Past
 
 Record = dict[str, Any]
 
@@ -173,6 +174,13 @@ class Ledger:
     def highest(self, rule: str) -> Level:
         """The level of a rule: that of its worst member."""
         return max((s.level for s in self.standing.get(rule, {}).values()), default=Level.GREEN)
+
+    def past(self) -> Past | None:
+        """Where the run stands; None for one that is new."""
+        if not self.seen or self.step is None:
+            return None
+        levels = {(rule, member): s.level for rule, members in self.standing.items() for member, s in members.items()}
+        return Past(self.attempt, self.step, levels)
 
     def silence(self, rule: str, now: float) -> Silence | None:
         return next((s for s in self.silences if s.covers(rule, now)), None)

@@ -15,7 +15,7 @@ from vitalsdsl.points import Rewind, Row, number
 from vitalsdsl.policy import LoadedPolicy
 from vitalsdsl.rules import Level
 from vitalsdsl.stream import Stream
-from vitalsdsl.verdict import Transition
+from vitalsdsl.verdict import Past, Transition
 
 logger = logging.getLogger("vitalsdsl")
 
@@ -53,8 +53,11 @@ class Monitor:
         acts: Acts | None = None,
         total_steps: float = math.nan,
         keep_all: bool = False,
+        past: Past | None = None,
     ) -> None:
         self.policy = policy
+        self._past = past
+        self._is_fresh = True
         self._stream = Stream(policy.policy, run, policy.digest, keep_all, total_steps)
         self._acts = acts
         self._lock = threading.RLock()
@@ -133,8 +136,23 @@ class Monitor:
 
     def _push(self, values: Mapping[str, float], step: int, time: float, commit: bool) -> list[Transition]:
         self._busy = 0.0
-        out = self._stream.push(values, step, time)
+        out = self._take_up(self._past, step) if self._past is not None and self._stream.reads(values) else []
+        out += self._stream.push(values, step, time)
         return out + self._stream.close() if commit else out
+
+    def _take_up(self, past: Past, step: int) -> list[Transition]:
+        """The first step here that the policy reads anything of, in a run that was watched before."""
+        self._past = None
+        if self._is_fresh and past.levels or step <= past.step:
+            logger.warning(
+                "vitals: run %s goes on at step %d, after a change at step %.0f%s", self.run, step, past.step,
+                ": without their saved state its rules start anew there" if self._is_fresh else "",
+            )  # fmt: skip
+        return self._stream.take_up(past, step)
+
+    def newest(self, name: str) -> float:
+        """The newest closed step at which a logged name had a point; -Infinity before the first."""
+        return self._stream.newest(name)
 
     def commit(self) -> list[Transition]:
         """Close the open step."""
@@ -169,6 +187,7 @@ class Monitor:
         """Take up a saved state. Raises StateError where it belongs to another policy or is damaged."""
         with self._lock:
             self._stream.load(state)
+            self._is_fresh = False
             if self._stream.closed is not None:
                 self._next_step = self._stream.closed + 1
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -13,7 +13,7 @@ from vitalsdsl.errors import StateError
 from vitalsdsl.plan import Plan
 from vitalsdsl.points import Row
 from vitalsdsl.rules import Level
-from vitalsdsl.verdict import RuleState, Transition
+from vitalsdsl.verdict import Past, RuleState, Transition
 from vitalsdsl.wording import describe
 
 SNAPSHOT_EVERY = 1_000
@@ -267,13 +267,36 @@ class Stream:
             now = after.get(key)
             level = now.level if now is not None else Level.GREEN
             if rule.level != level:
-                out.append(self._superseded(rule, level, now.onset if now is not None else None, to))
+                onset = now.onset if now is not None else None
+                out.append(self._superseded(rule.name, rule.member, rule.level, level, onset, to))
         return out
 
-    def _superseded(self, rule: RuleState, level: Level, onset: int | None, step: int) -> Transition:
+    def take_up(self, past: Past, step: int) -> list[Transition]:
+        """A run that was watched before goes on at a step, here: at or before its newest change that is an attempt of
+        its own. A rule that stood at another level than it has here comes to this one, at the step before."""
+        self.attempt = max(self.attempt, past.attempt + (step <= past.step))
+        known, out = self._standing(), []
+        for key, before in past.levels.items():
+            rule = known.get(key)
+            level, onset = (rule.level, rule.onset) if rule is not None else (Level.GREEN, None)
+            if level != before:
+                out.append(self._superseded(*key, before, level, onset, step - 1))
+        return out
+
+    def reads(self, names: Iterable[str]) -> bool:
+        """Whether one of the logged names is read by the policy."""
+        return any(self.plan.metrics.reads(name) for name in names)
+
+    def newest(self, name: str) -> float:
+        """The step of the newest closed point of a logged name."""
+        return self._seen.get(name, -math.inf)
+
+    def _superseded(
+        self, rule: str, member: str | None, before: Level, level: Level, onset: int | None, step: int
+    ) -> Transition:
         return Transition(
-            self.run, self.attempt, rule.name, rule.member, step, onset, rule.level, level, "superseded",
-            f"{rule.name}: as it was at step {step}", policy=self.policy.name or "", digest=self.digest,
+            self.run, self.attempt, rule, member, step, onset, before, level, "superseded",
+            f"{rule}: as it was at step {step}", policy=self.policy.name or "", digest=self.digest,
             time=self.plan.graph.clock.time,
         )  # fmt: skip
 

@@ -70,6 +70,15 @@ class Transition:
         }
 
 
+@dataclass(frozen=True)
+class Past:
+    """Where a run stood when it was last heard of: the attempt, its newest step with a change, the rules not green."""
+
+    attempt: int
+    step: float
+    levels: Mapping[tuple[str, str | None], Level]
+
+
 def spoken(value: float) -> float | str:
     """A number for JSON."""
     if math.isfinite(value):

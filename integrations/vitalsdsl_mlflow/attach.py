@@ -91,11 +91,13 @@ class MlflowAttachment:
 
     def _begin(self, run: _Run, monitor: Monitor) -> None:
         """The run's first points, or its first since it was resumed in this process: the rules go on where they were."""
+        run.monitor = monitor
+        run.steps.take = _pusher(monitor)
         if run.state is not None:
             monitor.load(run.state)
             run.state = None
-        run.monitor = monitor
-        run.steps.take = _pusher(monitor)
+            run.steps.go_on()
+            run.steps.take = _once_back(run.steps, monitor)
 
     def ended(self, run_id: str, store: Any) -> None:
         """A run has ended: its last step closes, and what is queued is finished, within a timeout."""
@@ -138,6 +140,21 @@ def _info(run_id: str, store: Any) -> RunInfo:
         host = parts.netloc.rpartition("@")[2]  # a password in the address is for nobody else
         url = f"{parts.scheme}://{host}{parts.path.rstrip('/')}/#/runs/{run_id}"
     return RunInfo(run_id, planned_steps(_said.get(run_id, {})), url)
+
+
+def _once_back(steps: Steps, monitor: Monitor) -> Callable[[dict[str, float], int, float], None]:
+    """For the first values of a run that was resumed: where a metric comes again at a step that it had, the script has
+    gone back to a checkpoint."""
+
+    def push(values: dict[str, float], step: int, time: float) -> None:
+        known = max(map(monitor.newest, values))
+        if known > -math.inf:
+            steps.take = _pusher(monitor)
+        if step <= known:
+            monitor.rewind(step - 1)
+        monitor.log(values, step, time=time, commit=False)
+
+    return push
 
 
 class _Everyone:

@@ -44,6 +44,10 @@ class Steps:
         self._stepless = False
         self._explicit = False
 
+    def go_on(self) -> None:
+        """The run is resumed, maybe further back: which step is open its own first point says, no system metric."""
+        self._newest = None
+
     def add(self, points: Iterable[LoggedPoint]) -> None:
         """The points of one call, by time and step, as they will be found again; those of one step go on together."""
         group: dict[str, float] = {}

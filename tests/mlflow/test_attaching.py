@@ -179,6 +179,30 @@ def test_a_run_that_is_resumed_in_this_process_goes_on_where_its_rules_were(clie
     assert short(assert_same(client, policy, run.info.run_id, rows_of(LOSSES))) == CHANGES
 
 
+def test_a_run_that_is_resumed_further_back_is_an_attempt_of_its_own(client: Any) -> None:
+    attach(load_policy())
+    with mlflow.start_run() as run:
+        log(LOSSES[:6])
+    with mlflow.start_run(run_id=run.info.run_id):
+        mlflow.log_metric("system/cpu", 1.0, step=1)
+        mlflow.log_metric("test/accuracy", 0.9)
+        log(LOSSES[2:6], first=2)
+    assert [(t["attempt"], t["step"], t["to"]) for t in recorded(client, run.info.run_id)] == [
+        (0, 3, "orange"), (1, 1, "green"), (1, 3, "orange"),
+    ]  # fmt: skip
+    assert len(recorded(client, run.info.run_id, "vitals/alerts.jsonl")) == 2
+
+
+def test_a_last_score_of_a_resumed_run_takes_it_nowhere(client: Any) -> None:
+    attach(load_policy())
+    with mlflow.start_run() as run:
+        log(LOSSES[:6])
+    with mlflow.start_run(run_id=run.info.run_id):
+        mlflow.log_metric("test/accuracy", 0.9)
+        log(LOSSES[6:], first=6)
+    assert short(recorded(client, run.info.run_id)) == CHANGES
+
+
 def test_a_failure_of_ours_is_said_once_and_never_raised(
     client: Any, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:

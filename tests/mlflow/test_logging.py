@@ -203,7 +203,7 @@ def test_a_script_without_steps_counts_its_points(client: Any, caplog: pytest.Lo
     assert sum("logs without steps" in r.getMessage() for r in caplog.records) >= 1
 
 
-PROGRESS = "vitals 1\nmetric loss = \"train/loss\"\nwhen loss > 3 and progress >= 50% -> orange\n"
+PROGRESS = 'vitals 1\nmetric loss = "train/loss"\nwhen loss > 3 and progress >= 50% -> orange\n'
 
 
 @pytest.mark.parametrize("way", ["params", "param", "taken up", "attach"])
