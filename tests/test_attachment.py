@@ -99,6 +99,16 @@ def test_a_policy_that_is_detached_leaves_the_level_to_the_others() -> None:
     assert port.level is Level.GREEN and port.firing == {}
 
 
+def test_a_run_that_begins_again_has_a_port_of_its_own() -> None:
+    attachment = Attachment(policy())
+    ports = [Memory(), Memory()]
+    for port in ports:
+        watched(attachment, port).log({"loss": 5.0}, 0)
+        attachment.end("run")
+        attachment.resume("run")
+    assert [list(port.policies.values()) for port in ports] == [[HOUSE], [HOUSE]]
+
+
 def test_a_script_that_changes_its_folder_keeps_its_journal(
     home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -98,6 +98,7 @@ class Attachment:
             self._ended.add(run)
         if monitor is not None:
             monitor.finish(timeout)
+            self._sharing.leave(run, self._name)
 
     def resume(self, run: str) -> None:
         """A run that had ended goes on."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import threading
-import weakref
 from collections.abc import Callable, Mapping, Sequence
 
 from vitalsdsl.rules import Level
@@ -18,6 +17,7 @@ class SharedPort:
     def __init__(self, port: Port) -> None:
         self.port = port
         self.lock = threading.RLock()
+        self.watching: set[str] = set()
         self.levels: dict[str, Level] = {}
         self.firing: dict[str, Mapping[str, str]] = {}
 
@@ -91,7 +91,7 @@ class Sharing:
     """
 
     def __init__(self) -> None:
-        self._ports: weakref.WeakValueDictionary[str, SharedPort] = weakref.WeakValueDictionary()
+        self._ports: dict[str, SharedPort] = {}
         self._names: dict[str, str] = {}
         self._lock = threading.Lock()
 
@@ -111,12 +111,22 @@ class Sharing:
             for shared in self._ports.values():
                 shared.forget(name)
 
+    def leave(self, run: str, policy: str) -> None:
+        """A run is over for one policy. With the last one its port goes, too: taken up again, it is another's."""
+        with self._lock:
+            shared = self._ports.get(run)
+            if shared is not None:
+                shared.watching.discard(policy)
+                if not shared.watching:
+                    del self._ports[run]
+
     def port(self, run: str, policy: str, make: Callable[[], Port]) -> PolicyPort:
         """A run's port for one policy; made for the first one that asks."""
         with self._lock:
             shared = self._ports.get(run)
             if shared is None:
                 shared = self._ports[run] = SharedPort(make())
+            shared.watching.add(policy)
         return PolicyPort(shared, policy)
 
 
