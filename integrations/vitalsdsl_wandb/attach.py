@@ -18,7 +18,7 @@ from vitalsdsl.session import Monitor
 from vitalsdsl.sharing import Sharing
 from vitalsdsl_wandb.port import WandbPort
 from vitalsdsl_wandb.rows import Rows
-from vitalsdsl_wandb.tap import install, remove, wandb_module
+from vitalsdsl_wandb.tap import forget, install, remove, wandb_module
 
 logger = logging.getLogger("vitalsdsl")
 
@@ -79,6 +79,7 @@ class WandbAttachment:
             self._over.add(run)
         self._end(run.id)
         self._attachment.resume(run.id)
+        forget(run)
 
     def _start(self, run: Any, before: int) -> Rows | None:
         """The rows of a run that is new here; None at the exit of the process, when all runs have been ended."""

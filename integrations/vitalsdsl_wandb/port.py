@@ -1,4 +1,5 @@
-"""A run of W&B as dispatch sees it: one tag, two summary keys, alerts, the policy and the transitions as files."""
+"""A run of W&B as dispatch sees it: one tag, two summary keys, a history key, alerts, the policy and the transitions as
+files."""
 
 from __future__ import annotations
 
@@ -10,6 +11,7 @@ from typing import Any
 from vitalsdsl.rules import Level
 from vitalsdsl.tracker import Ability, Alert, PolicyCopy, Port, facts, json_line
 from vitalsdsl.verdict import Transition
+from vitalsdsl_wandb.tap import note
 
 TAG = "vitals:"
 MAX_TITLE = 63
@@ -40,6 +42,7 @@ class WandbPort(Port):
         self._alerted: set[str] = set()
         self._recorded: set[str] = set()
         self._is_saved = False
+        self._level = Level.GREEN
 
     def tag_level(self, level: Level) -> None:
         before = tuple(self._run.tags or ())
@@ -48,6 +51,9 @@ class WandbPort(Port):
         if before != after:
             self._run.tags = after
         self._run.summary["vitals.level"] = level.word
+        if level is not self._level:
+            self._level = level
+            note(self._run, {"vitals/level": int(level)})
 
     def tag_rules(self, firing: Mapping[str, str]) -> None:
         # One text: a mapping would become a key for each rule, and those that are quiet again could not be taken away.

@@ -10,6 +10,7 @@ import contextlib
 import functools
 import importlib
 import logging
+import os
 from collections.abc import Callable
 from typing import Any, Protocol
 
@@ -18,6 +19,7 @@ from vitalsdsl.errors import MissingExtraError
 logger = logging.getLogger("vitalsdsl")
 
 _MARK = "_vitals_original"
+_PARAMETERS = ("data", "step", "commit")
 
 
 class Sink(Protocol):
@@ -45,6 +47,32 @@ def run_class() -> Any:
 
 
 _sinks: list[Sink] = []
+_notes: dict[int, tuple[Any, dict[str, Any]]] = {}
+
+
+def note(run: Any, values: dict[str, Any]) -> None:
+    """Have values put into the row that the script logs next. A row of our own would move W&B's steps, and a script
+    that counts for itself would have rows dropped for it; so without another call the values are not logged."""
+    _notes[id(run)] = (run, values)
+
+
+def forget(run: Any) -> None:
+    """A run is over: what was not logged with a row of it is not logged."""
+    _notes.pop(id(run), None)
+
+
+def _join(original: Callable[..., Any], run: Any, given: dict[str, Any], is_logged: bool) -> None:
+    """Put what waits for a run into the row of this call: before a call that commits its row, else after it."""
+    run_, values = _notes.get(id(run), (None, {}))
+    data, step, commit = (given.get(name) for name in _PARAMETERS)
+    is_open = commit is False or commit is None and step is not None
+    if run_ is not run or is_open is not is_logged or os.getpid() != getattr(run, "_init_pid", None):
+        return
+    if step is not None and not is_open or not isinstance(data, dict) or not data:
+        return
+    if all(isinstance(key, str) for key in data) and data.keys().isdisjoint(values):
+        forget(run)
+        original(run, values, step=step, commit=False)
 
 
 def install(sink: Sink) -> None:
@@ -87,7 +115,11 @@ def _wrap_log(original: Callable[..., Any]) -> Callable[..., Any]:
     def log(self: Any, *args: Any, **kwargs: Any) -> Any:
         # W&B's counter in this process: `run.step` would ask another one, and may wait for half a minute.
         before = getattr(self, "_local_step", 0)
+        if _notes:
+            _join_safely(original, self, args, kwargs, False)
         result = original(self, *args, **kwargs)
+        if _notes:
+            _join_safely(original, self, args, kwargs, True)
         _tell_logged(self, before, args, kwargs)
         return result
 
@@ -95,8 +127,17 @@ def _wrap_log(original: Callable[..., Any]) -> Callable[..., Any]:
     return log
 
 
+def _join_safely(
+    original: Callable[..., Any], run: Any, args: tuple[Any, ...], kwargs: dict[str, Any], is_logged: bool
+) -> None:
+    try:
+        _join(original, run, dict(zip(_PARAMETERS, args), **kwargs), is_logged)
+    except Exception:  # the script's own call is what counts
+        logger.debug("vitals: a value could not be logged with a row", exc_info=True)
+
+
 def _tell_logged(run: Any, before: int, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-    given = dict(zip(("data", "step", "commit"), args), **kwargs)
+    given = dict(zip(_PARAMETERS, args), **kwargs)
     for sink in tuple(_sinks):
         try:
             sink.logged(run, before, given.get("data"), given.get("step"), given.get("commit"))

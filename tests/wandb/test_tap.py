@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import os
 import random
@@ -35,6 +36,7 @@ def kept(folder: Path, run_id: str) -> list[tuple[int, dict[str, float]]]:
             key: float(numbers.get(value, value) if isinstance(value, str) else value)
             for key, value in row.items()
             if not (media and key.startswith(media))
+            and key != "vitals/level"
             and (type(value) in (int, float) or (isinstance(value, str) and value in numbers))
         }
         rows.append((step, flat))
@@ -87,6 +89,38 @@ def test_random_calls_give_the_rows_that_wandb_keeps(offline: Path, seen: Seen, 
                 options["commit"] = dice.choice([True, False, None])
             run.log(data, **options)
     assert same(seen[run.id], kept(offline, run.id))
+
+
+@pytest.mark.parametrize(
+    ("calls", "levels"),
+    [
+        ([({"loss": 5}, {})] * 6, {3: 2}),
+        ([({"loss": 5}, {"step": 10 * i}) for i in range(7)], {30: 2}),
+        ([({"loss": 5}, {"step": 9 + i, "commit": True}) for i in range(4)] + [({"loss": 5}, {})] * 2, {13: 2}),
+        ([({"loss": 5}, {}), ({"a": 1}, {"commit": False})] * 4, {2: 2}),
+        ([({"loss": 5}, {})] * 4 + [({1: 2}, {}), ({}, {}), ({"late": 1}, {"step": 1}), ({"loss": 5}, {})], {3: 2}),
+        ([({"loss": 5}, {})] * 3, {}),
+    ],
+)
+def test_the_level_is_logged_with_the_next_row_and_moves_no_row(
+    offline: Path, seen: Seen, calls: list[tuple[Any, Any]], levels: dict[int, int]
+) -> None:
+    def train(run_id: str) -> list[tuple[int, dict[str, Any]]]:
+        with wandb.init(project="p", id=run_id) as run:
+            for at, (data, options) in enumerate(calls):
+                with contextlib.suppress(TypeError):
+                    run.log(data, **options)
+                monitor = attachment.monitor(run_id) if attachment is not None else None
+                if at >= 2 and monitor is not None:
+                    monitor._acts.flush(5)  # type: ignore[union-attr]
+        return history(transaction_log(offline, run_id))
+
+    attachment = None
+    plain = train("plain")
+    attachment = vitalsdsl_wandb.attach(POLICY)
+    rows = train("watched")
+    assert {step: row.pop("vitals/level") for step, row in rows if "vitals/level" in row} == levels
+    assert rows == plain
 
 
 def test_calls_of_several_threads_are_all_seen(offline: Path, seen: Seen) -> None:
