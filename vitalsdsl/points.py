@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 _NON_FINITE = {
     "nan": math.nan,
@@ -68,7 +69,7 @@ def planned_steps(said: Mapping[str, object]) -> float:
 def number(value: object) -> float | None:
     """A logged value as a float, or None where it is no number.
 
-    Numbers, NumPy scalars and 0-d tensors (anything with `item`), and the texts that loggers write for numbers count;
+    Numbers, NumPy scalars, arrays and tensors of one number (anything with `item`), and the texts that loggers write for numbers count;
     booleans, None, lists and media do not.
 
     >>> number("NaN"), number(3), number("1e-4"), number(True), number("high")
@@ -88,14 +89,22 @@ def number(value: object) -> float | None:
         return _to_float(text) if text[:1].isdigit() or text[:1] in "+-." and "_" not in text else None
     if isinstance(value, (int, float)):
         return _to_float(value)
+    if isinstance(value, str):
+        return number(str.__str__(value))
     item = getattr(value, "item", None)
-    if item is None or getattr(value, "ndim", 0) != 0 and getattr(value, "size", 0) != 1:
+    if item is None or getattr(value, "ndim", 0) != 0 and _size(value) != 1:
         return None
     try:
         inner = item()
     except Exception:  # a foreign object's own failure is not a number
         return None
     return number(inner) if inner.__class__ in (float, int) or isinstance(inner, (int, float)) else None
+
+
+def _size(value: Any) -> object:
+    """How many numbers an array holds; of a tensor `size` is a method."""
+    size = getattr(value, "size", 0)
+    return value.numel() if callable(size) and hasattr(value, "numel") else size
 
 
 def _to_float(value: object) -> float | None:

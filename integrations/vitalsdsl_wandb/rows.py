@@ -14,7 +14,11 @@ logger = logging.getLogger("vitalsdsl")
 TRAINER_STEPS = ("train/global_step", "trainer/global_step")
 """Keys under which trainers log their own step, W&B's counting only their calls."""
 
-_DEEPEST = 16
+_DEEPEST = 200
+"""Deeper than that W&B itself gives up."""
+
+_WANDBS_OWN = frozenset(("", "_step", "_runtime"))
+"""Top-level keys that W&B leaves out or writes itself."""
 
 
 Takes = Callable[[dict[str, float], int], object]
@@ -37,7 +41,7 @@ def _gather(data: Mapping[Any, Any], prefix: str, flat: dict[str, float], parent
     mappings of one name grow together; `parents` are the names of mappings in the row."""
     for key, value in data.items():
         path = prefix + key if key.__class__ is str else f"{prefix}{key}"
-        if value.__class__ is float and not parents:  # nearly always
+        if value.__class__ is float and not parents and path not in _WANDBS_OWN:  # nearly always
             flat[path] = value
             continue
         x = number(value)
@@ -46,6 +50,8 @@ def _gather(data: Mapping[Any, Any], prefix: str, flat: dict[str, float], parent
                 flat.pop(path, None)
                 parents.add(path)
                 _gather(value, path + ".", flat, parents, depth + 1)
+            continue
+        if path in _WANDBS_OWN:
             continue
         if path in parents:
             parents.discard(path)

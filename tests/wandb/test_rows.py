@@ -91,7 +91,44 @@ def test_a_later_value_of_an_open_row_replaces_an_earlier_one_as_in_wandb(
     assert rows_of(({"f": first}, {"commit": False}), ({"f": second}, {"commit": False})) == [(0, kept)]
 
 
-@pytest.mark.parametrize("value", [math.nan, "NaN", numpy.float32("nan")])
+class Tensor:
+    """As torch has it: `size` is a method."""
+
+    ndim = 1
+
+    def __init__(self, *values: float) -> None:
+        self.values = values
+
+    def size(self) -> tuple[int, ...]:
+        return (len(self.values),)
+
+    def numel(self) -> int:
+        return len(self.values)
+
+    def item(self) -> float:
+        return self.values[0]
+
+
+def test_a_tensor_of_one_number_is_one_as_in_wandb() -> None:
+    assert flatten({"a": Tensor(2.5), "b": Tensor(1.0, 2.0), "c": numpy.array([3.5])}) == {"a": 2.5, "c": 3.5}
+
+
+def test_what_wandb_writes_itself_or_leaves_out_is_no_value_of_the_script() -> None:
+    assert flatten({"": 9, "_step": 77, "_runtime": 1.0, "_own": 4, "n": {"": 3}}) == {"_own": 4.0, "n.": 3.0}
+
+
+def test_mappings_are_followed_as_deep_as_wandb_does() -> None:
+    deep: dict[str, Any] = {"v": 1}
+    for _ in range(60):
+        deep = {"k": deep}
+    assert list(flatten(deep).values()) == [1.0]
+
+
+class Word(str):
+    """A text of a kind of its own, such as NumPy's."""
+
+
+@pytest.mark.parametrize("value", [math.nan, "NaN", numpy.float32("nan"), Word("NaN"), numpy.str_("NaN")])
 def test_nan_is_kept_as_a_number_and_as_a_word(value: object) -> None:
     assert math.isnan(flatten({"loss": value})["loss"])
 
