@@ -109,6 +109,18 @@ def test_a_run_that_begins_again_has_a_port_of_its_own() -> None:
     assert [list(port.policies.values()) for port in ports] == [[HOUSE], [HOUSE]]
 
 
+@pytest.mark.skipif(not Path("/proc/self/fd").is_dir(), reason="the system does not list open files")
+def test_runs_that_are_over_hold_no_file_open(home: Path) -> None:
+    attachment = Attachment(policy())
+    for run in range(20):
+        for step in range(2):
+            watched(attachment, Memory(), f"run-{run}").log({"loss": 5.0}, step)
+        attachment.end(f"run-{run}")
+    opened = [os.path.realpath(f"/proc/self/fd/{number}") for number in os.listdir("/proc/self/fd")]  # noqa: PTH208
+    assert [path for path in opened if path.startswith(str(home))] == []
+    assert len(list(home.rglob("*.jsonl"))) == 20
+
+
 def test_a_script_that_changes_its_folder_keeps_its_journal(
     home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -49,6 +49,7 @@ class Attachment:
         self._name = self._sharing.claim(policy.name, policy.digest)
         self._copy = copy_of(policy)
         self._monitors: dict[str, Monitor] = {}
+        self._journals: dict[str, Journal] = {}
         self._ended: set[str] = set()
         self._lock = threading.RLock()
         self._pid = os.getpid()
@@ -80,7 +81,7 @@ class Attachment:
 
     def _start(self, info: RunInfo, port: Port) -> Monitor:
         run = info.name
-        journal = Journal(journal_of(self.home, run, self._name))
+        journal = self._journals[run] = Journal(journal_of(self.home, run, self._name))
         dispatcher = Dispatcher(self.policy.policy, [port, *self._channels], journal, info, counters=lambda: monitor.counters)
         dispatcher.record_policy(self._copy)
         monitor = Monitor(self.policy, run, acts=dispatcher, total_steps=info.total_steps, past=journal.past(run))
@@ -99,6 +100,7 @@ class Attachment:
         if monitor is not None:
             monitor.finish(timeout)
             self._sharing.leave(run, self._name)
+            self._journals.pop(run).release()
 
     def resume(self, run: str) -> None:
         """A run that had ended goes on."""

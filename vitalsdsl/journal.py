@@ -124,6 +124,14 @@ class Journal:
         with self._writing:
             self._catch_up(set(), 0)
 
+    def release(self) -> None:
+        """Give the file back until there is something to write: a process that has seen many runs holds no file open
+        for those that are over."""
+        with self._writing:
+            if self._file is not None:
+                os.close(self._file)
+            self._file = None
+
     def close(self) -> None:
         """Give the file back; the journal goes on in memory."""
         with self._writing:
