@@ -207,13 +207,13 @@ def attach(
     the start where the script takes up a run that has it. The same policy twice is one. Raises PolicyError where the policy has errors, MissingExtraError without MLflow.
     """
     loaded = as_policy(policy, settings, profile)
+    try:
+        importlib.import_module("mlflow")  # which attaches what VITALS_POLICY names
+    except ImportError as error:
+        raise MissingExtraError("mlflow", "mlflow") from error
     for known in _attached:
         if known.policy.digest == loaded.digest:
             return known
-    try:
-        importlib.import_module("mlflow")
-    except ImportError as error:
-        raise MissingExtraError("mlflow", "mlflow") from error
     attachment = MlflowAttachment(loaded, total_steps)
     _attached.append(attachment)
     hook_registry()

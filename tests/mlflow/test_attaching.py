@@ -232,6 +232,17 @@ def test_a_script_without_a_line_of_ours_is_watched_by_a_variable(client: Any, u
     assert "Traceback" not in done.stderr and "vitals" not in done.stderr
 
 
+def test_a_policy_of_the_variable_that_the_script_attaches_too_is_one(client: Any, uri: str, folder: Path) -> None:
+    file = policy_file(folder)
+    attaching = (
+        "import vitalsdsl_mlflow, vitalsdsl_mlflow.attach\nfrom importlib import import_module\n"
+        f"vitalsdsl_mlflow.attach({str(file)!r})\n"
+        "print('attached', len(import_module('vitalsdsl_mlflow.attach')._attached))\n"
+    )
+    done = run_script(folder, attaching, uri, policy=file)
+    assert done.stdout.split() == ["attached", "1"], done.stderr
+
+
 def test_a_script_runs_on_with_a_policy_that_has_errors_and_says_so_in_one_line(
     client: Any, uri: str, folder: Path
 ) -> None:
