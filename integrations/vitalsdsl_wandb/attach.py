@@ -67,7 +67,11 @@ class WandbAttachment:
             if rows is None:
                 if run in self._over:
                     return
-                rows = self._start(run, before)
+                try:
+                    rows = self._start(run, before)
+                except Exception:  # tried again at every call it would fail at every call
+                    self._over.add(run)
+                    raise
             if rows is not None:
                 rows.log(data, step, commit)
 

@@ -47,6 +47,7 @@ def run_class() -> Any:
 
 
 _sinks: list[Sink] = []
+_said: set[tuple[str, str]] = set()
 _notes: dict[int, tuple[Any, dict[str, Any]]] = {}
 
 
@@ -141,8 +142,16 @@ def _tell_logged(run: Any, before: int, args: tuple[Any, ...], kwargs: dict[str,
     for sink in tuple(_sinks):
         try:
             sink.logged(run, before, given.get("data"), given.get("step"), given.get("commit"))
-        except Exception:  # a health rule must never end a training run
-            logger.exception("vitals: a logged row could not be read; training goes on")
+        except Exception as error:  # a health rule must never end a training run
+            _complain(run, error)
+
+
+def _complain(run: Any, error: Exception) -> None:
+    """Say what went wrong with us, with the exception that is being handled: once for a run and a kind."""
+    kind = (getattr(run, "id", "?"), type(error).__name__)
+    if kind not in _said:
+        _said.add(kind)
+        logger.exception("vitals: a row of run %s could not be read; training goes on (said once)", kind[0])
 
 
 def _wrap_end(original: Callable[..., Any]) -> Callable[..., Any]:

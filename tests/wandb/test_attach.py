@@ -202,7 +202,23 @@ def test_a_rule_that_breaks_leaves_training_alone(
     vitalsdsl_wandb.attach(POLICY)
     run = train(offline)
     assert len(history(transaction_log(offline, run.id))) == 4
-    assert "training goes on" in caplog.text
+    assert caplog.text.count("training goes on") == 1
+
+
+def test_a_run_that_cannot_be_watched_is_tried_once(
+    offline: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    tries = []
+
+    def port(*arguments: object) -> None:
+        tries.append(arguments)
+        raise LookupError("a mistake of ours")
+
+    monkeypatch.setattr(attach_module.WandbAttachment, "_port", port)
+    vitalsdsl_wandb.attach(POLICY)
+    run = train(offline)
+    assert len(history(transaction_log(offline, run.id))) == 4
+    assert len(tries) == caplog.text.count("training goes on") == 1
 
 
 def test_a_port_that_hangs_holds_up_neither_training_nor_for_long_the_end(
