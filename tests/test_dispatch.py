@@ -61,6 +61,16 @@ def test_an_alert_says_what_the_rule_says_and_what_is_done() -> None:
     ]  # fmt: skip
 
 
+def test_an_alert_about_a_hostile_name_moves_no_cursor() -> None:
+    port = Memory()
+    acts = dispatcher(three(), port)
+    acts.take([change("a", 30, R, message="grad is high\nin two lines", member="l\n\x1b[2J\x07\N{NO-BREAK SPACE}é")])
+    acts.close(1.0)
+    assert port.alerts[0].title == "red: a (l \ufffd[2J\ufffd é) at step 30 (run)"
+    assert port.alerts[0].text.splitlines()[:2] == ["grad is high", "in two lines"]
+    assert "\x1b" not in port.alerts[0].text
+
+
 def test_a_request_is_fenced_dated_and_always_the_same() -> None:
     ports = Memory(), Memory()
     for port in ports:

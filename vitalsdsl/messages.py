@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 import uuid
 from collections.abc import Sequence
 
@@ -17,6 +18,7 @@ from vitalsdsl.tracker import Alert, Request
 from vitalsdsl.verdict import Transition, spoken
 
 _TOGETHER = uuid.UUID("0b8f3c58-64d3-5a47-9d0c-0a3b3f0d8a55")
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 
 
 def alert(record: Record, transition: Transition, provision: Provision, run: RunInfo) -> Alert:
@@ -36,7 +38,13 @@ def alert(record: Record, transition: Transition, provision: Provision, run: Run
         lines += [f"owner: {statement.body.owner}"] if statement.body.owner else []
         lines += [f"runbook: {statement.body.runbook}"] if statement.body.runbook else []
     lines += [run.url] if run.url else []
-    return Alert(record["id"], f"{t.to.word}: {rule} at step {t.step} ({t.run})", "\n".join(lines), t.to, t)
+    title = " ".join(f"{t.to.word}: {rule} at step {t.step} ({t.run})".split())
+    return Alert(record["id"], _harmless(title), _harmless("\n".join(lines)), t.to, t)
+
+
+def _harmless(text: str) -> str:
+    """Without control characters, which names that somebody logged may hold, and which a terminal would obey."""
+    return _CONTROL.sub("\N{REPLACEMENT CHARACTER}", text)
 
 
 def together(alerts: Sequence[Alert]) -> Alert:
