@@ -135,6 +135,14 @@ def test_a_script_that_changes_its_folder_keeps_its_journal(
     assert [str(p.relative_to(tmp_path)) for p in tmp_path.rglob("*.jsonl")] == ["kept/run/house.journal.jsonl"]
 
 
+def test_points_that_no_rule_read_are_said_at_the_end(caplog: pytest.LogCaptureFixture) -> None:
+    attachment = Attachment(policy())
+    for step in (5, 6, 3, 4, 7):
+        watched(attachment, Memory()).log({"loss": 1.0}, step)
+    attachment.end("run")
+    assert caplog.text.count("2 points came after their step had closed") == 1
+
+
 # ---------------------------------------------------------------- runs taken up again
 
 

@@ -174,6 +174,9 @@ class Monitor:
         self._over.set()
         with self._lock:
             out = self._guarded(self._stream.finish)
+        if self.late_points:
+            logger.warning("vitals: run %s: %d points came after their step had closed, older than the newest of their "
+                           "metric: no rule has read them", self.run, self.late_points)  # fmt: skip
         if self._acts is not None:
             self._acts.close(timeout)
         return out
