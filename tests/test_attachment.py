@@ -13,6 +13,7 @@ from vitalsdsl.policy import LoadedPolicy, load
 from vitalsdsl.rules import Level
 from vitalsdsl.session import Monitor
 from vitalsdsl.sharing import Sharing
+from vitalsdsl.watcher import journal_of
 
 HOUSE = "when loss > 3 for 2 steps -> orange do alert, tag"
 TEAM = "rule loss_orange { when loss > 9 -> red do alert, tag }\nwhen grad_norm > 5 -> yellow do alert, tag"
@@ -119,6 +120,12 @@ def test_runs_that_are_over_hold_no_file_open(home: Path) -> None:
     opened = [os.path.realpath(f"/proc/self/fd/{number}") for number in os.listdir("/proc/self/fd")]  # noqa: PTH208
     assert [path for path in opened if path.startswith(str(home))] == []
     assert len(list(home.rglob("*.jsonl"))) == 20
+
+
+def test_the_journal_is_that_of_a_watcher_from_outside(home: Path) -> None:
+    """So that what either has answered is not answered by the other."""
+    watched(Attachment(policy()), Memory(), "run 1").log({"loss": 1.0}, 0)
+    assert [*home.rglob("*.jsonl")] == [journal_of(home, "run 1", policy())]
 
 
 def test_a_script_that_changes_its_folder_keeps_its_journal(
