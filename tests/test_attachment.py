@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 
 from vitalsdsl.attachment import Attachment
+from vitalsdsl.journal import journal_of
 from vitalsdsl.memory import Memory
 from vitalsdsl.policy import LoadedPolicy, load
 from vitalsdsl.rules import Level
 from vitalsdsl.session import Monitor
 from vitalsdsl.sharing import Sharing
-from vitalsdsl.watcher import journal_of
 
 HOUSE = "when loss > 3 for 2 steps -> orange do alert, tag"
 TEAM = "rule loss_orange { when loss > 9 -> red do alert, tag }\nwhen grad_norm > 5 -> yellow do alert, tag"
@@ -125,7 +125,7 @@ def test_runs_that_are_over_hold_no_file_open(home: Path) -> None:
 def test_the_journal_is_that_of_a_watcher_from_outside(home: Path) -> None:
     """So that what either has answered is not answered by the other."""
     watched(Attachment(policy()), Memory(), "run 1").log({"loss": 1.0}, 0)
-    assert [*home.rglob("*.jsonl")] == [journal_of(home, "run 1", policy())]
+    assert [*home.rglob("*.jsonl")] == [journal_of(home, "run 1", "house")]
 
 
 def test_a_script_that_changes_its_folder_keeps_its_journal(

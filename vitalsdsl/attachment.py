@@ -6,7 +6,6 @@ import atexit
 import logging
 import math
 import os
-import re
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -15,7 +14,7 @@ from pathlib import PurePath
 from vitalsdsl.channels import configured_ports
 from vitalsdsl.dispatch import Dispatcher
 from vitalsdsl.git import commit_of
-from vitalsdsl.journal import Journal, home_of, journal_of
+from vitalsdsl.journal import Journal, file_name, home_of, journal_of
 from vitalsdsl.points import RunInfo
 from vitalsdsl.policy import LoadedPolicy, load
 from vitalsdsl.session import Monitor
@@ -81,9 +80,7 @@ class Attachment:
 
     def _start(self, info: RunInfo, port: Port) -> Monitor:
         run = info.name
-        journal = self._journals[run] = Journal(
-            self.home / re.sub(r"[^\w.-]", "_", run) / f"{self._name}.journal.jsonl"
-        )
+        journal = self._journals[run] = Journal(journal_of(self.home, run, self._name))
         dispatcher = Dispatcher(self.policy.policy, [port, *self._channels], journal, info, counters=lambda: monitor.counters)
         dispatcher.record_policy(self._copy)
         monitor = Monitor(self.policy, run, acts=dispatcher, total_steps=info.total_steps, past=journal.past(run))
@@ -132,5 +129,5 @@ def as_policy(
 
 def copy_of(policy: LoadedPolicy) -> PolicyCopy:
     """A policy as a run keeps it, with the commit of its file."""
-    file_name = re.sub(r"[^\w.-]", "_", PurePath(policy.reference).name) or "policy.vitals"
-    return PolicyCopy(policy.name, policy.text, policy.digest, file_name, commit_of(policy.reference))
+    kept = file_name(PurePath(policy.reference).name) or "policy.vitals"
+    return PolicyCopy(policy.name, policy.text, policy.digest, kept, commit_of(policy.reference))

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import re
 import threading
 from collections.abc import Callable, Mapping, Sequence
 
+from vitalsdsl.journal import file_name
 from vitalsdsl.rules import Level
 from vitalsdsl.tracker import Alert, PolicyCopy, Port, Request
 from vitalsdsl.verdict import Transition
@@ -97,7 +97,7 @@ class Sharing:
 
     def claim(self, policy: str, digest: str) -> str:
         """What a policy is called here: by its name, and by its digest as well where that is taken by another."""
-        name = re.sub(r"[^\w.-]", "_", policy)
+        name = file_name(policy)
         with self._lock:
             if self._names.setdefault(name, digest) != digest:
                 name = f"{name}-{digest.rpartition(':')[2][:8]}"
