@@ -171,7 +171,7 @@ class Compiler:
             elif isinstance(inner, ex.Call) and inner.function in ("usual", "noise") and setting.owner is not None:
                 named = any(a.keyword == "unless" for a in inner.arguments)
                 owners.add(tuple(setting.owner.limits) if named else setting.owner.name)
-        return star, member, frozenset(owners)
+        return star, member, frozenset(owners) if owners else None
 
     def prepare(self, node: ex.Expression, setting: Setting) -> None:
         """Compile now what in an expression is the same for all members: it has a past when the first one is logged.

@@ -43,6 +43,7 @@ class Graph:
         """Find the order in which nodes run and what each reads, and forget schedules made before."""
         self.order = in_order([*self.roots, *self.guards])
         self._reads = {}
+        shared: dict[frozenset[str], frozenset[str]] = {}
         for node in self.order:
             names, always = node.own_reads(), node.needs_every_step()
             for pacer in node.pacers:
@@ -50,7 +51,7 @@ class Graph:
                 names, always = names | more, always or every
             if isinstance(node, Root) and node.on is not None:
                 always = False
-            self._reads[node] = (names, always)
+            self._reads[node] = (shared.setdefault(names, names), always)
         self._schedules.clear()
 
     def schedule(self, fresh: frozenset[str]) -> list[Run]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections import deque
 from collections.abc import Sequence
 from typing import Any
 
@@ -74,7 +73,7 @@ class Holding:
         self.clock = clock
         self.onset: Moment | None = None
         self.count = 0
-        self.recent: deque[bool] = deque()
+        self.recent: list[bool] = []
         self.trues = 0
 
     def forget(self) -> None:
@@ -91,7 +90,7 @@ class Holding:
             self.recent.append(value)
             self.trues += value
             if len(self.recent) > span.n:
-                self.trues -= self.recent.popleft()
+                self.trues -= self.recent.pop(0)
         if not value:
             self.onset = None
             self.count = 0
@@ -133,5 +132,5 @@ class Holding:
     def load(self, saved: list[Any]) -> None:
         self.onset = Moment.load(saved[0])
         self.count = saved[1]
-        self.recent = deque(saved[2])
+        self.recent = list(saved[2])
         self.trues = sum(self.recent)

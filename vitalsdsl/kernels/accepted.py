@@ -5,13 +5,13 @@ from __future__ import annotations
 import math
 from collections import deque
 
-from sortedcontainers import SortedList
-
 from vitalsdsl.kernels.exact import midpoint
 from vitalsdsl.kernels.ordered import middle
+from vitalsdsl.kernels.ranked import Ranked
 from vitalsdsl.kernels.selection import Selection, outwards
 from vitalsdsl.kernels.state import State
-from vitalsdsl.types import SAMPLES, STEPS, Extent, Reason
+from vitalsdsl.kernels.trail import Trail
+from vitalsdsl.types import SAMPLES, STEPS, TIME, Extent, Reason
 
 _ENOUGH = 5
 
@@ -31,20 +31,20 @@ class Accepted(State):
         self.first = math.nan
         self.count = 0
         self.newest = math.nan
-        self.points: deque[tuple[float, float]] = deque()
+        self.trail = Trail(by_step=self.unit != TIME)
         self.pending: tuple[float, float] | None = None
         self.restored()
 
     def restored(self) -> None:
         self._selection = Selection()
-        self._sorted = SortedList(value for _, value in self.points)
-        values = [value for _, value in self.points]
-        self._steps = SortedList(abs(b - a) for a, b in zip(values, values[1:]))
+        self._sorted = Ranked(value for _, value, _ in self.trail)
+        self._steps: Ranked | None = None
+        """The distances between neighbours, once somebody asks for the noise."""
         self._usual: float | None = None
         self._noise: float | None = None
 
     def push(self, step: int, time: float, value: float) -> None:
-        at: float = step if self.unit != "time" else time
+        at: float = time if self.unit == TIME else step
         if at == at:
             if self.first != self.first:
                 self.first = at
@@ -56,30 +56,41 @@ class Accepted(State):
         if pending is None or not accept or not math.isfinite(pending[1]):
             return
         at, value = pending
-        points = self.points
-        if points:
-            self._steps.add(abs(value - points[-1][1]))
+        trail = self.trail
+        if self._steps is not None and len(trail):
+            self._steps.add(abs(value - trail.value(-1)))
         self.count += 1
         self.newest = at
-        points.append((at, value))
+        trail.append(at, value, 0 if self.unit == TIME else int(at))
         self._sorted.add(value)
         if self.unit == SAMPLES:
-            while len(points) > self.size:
+            while len(trail) > self.size:
                 self._forget()
         else:
-            while points[0][0] <= at - self.size:
+            while trail.oldest <= at - self.size:
                 self._forget()
         self._usual = self._noise = None
 
     def _forget(self) -> None:
-        _, value = self.points.popleft()
+        value, _ = self.trail.popleft()
         self._sorted.remove(value)
-        if self.points:
-            self._steps.remove(abs(self.points[0][1] - value))
+        if self._steps is not None and len(self.trail):
+            self._steps.remove(abs(self.trail.value(0) - value))
+
+    @property
+    def points(self) -> deque[tuple[float, float]]:
+        """(place, value) of the accepted points, as they are saved."""
+        return deque((at, value) for at, value, _ in self.trail)
+
+    @points.setter
+    def points(self, points: deque[tuple[float, float]]) -> None:
+        self.trail = Trail(by_step=self.unit != TIME)
+        for at, value in points:
+            self.trail.append(at, value, 0 if self.unit == TIME else int(at))
 
     @property
     def is_known(self) -> bool:
-        return self._is_warm() and len(self.points) >= _ENOUGH
+        return self._is_warm() and len(self.trail) >= _ENOUGH
 
     def _is_warm(self) -> bool:
         if self.unit == SAMPLES:
@@ -103,8 +114,14 @@ class Accepted(State):
                 distances = outwards(self._sorted, *middle(self._sorted))
                 nearer, farther = self._selection.find(distances, (n + 1) // 2)
                 half = nearer if n % 2 else midpoint(nearer, farther)
-                self._noise = max(1.4826 * 2 * half, midpoint(*middle(self._steps)) / 0.954)
+                self._noise = max(1.4826 * 2 * half, midpoint(*middle(self._distances())) / 0.954)
         return self._noise
+
+    def _distances(self) -> Ranked:
+        if self._steps is None:
+            values = [value for _, value, _ in self.trail]
+            self._steps = Ranked(abs(b - a) for a, b in zip(values, values[1:]))
+        return self._steps
 
     def reason(self, step: int, time: float) -> Reason:
         if self.first != self.first:

@@ -5,10 +5,9 @@ from __future__ import annotations
 import math
 from collections import deque
 
-from sortedcontainers import SortedList
-
 from vitalsdsl.kernels.exact import midpoint, total
 from vitalsdsl.kernels.ordered import middle
+from vitalsdsl.kernels.ranked import Ranked
 from vitalsdsl.kernels.selection import Selection, outwards
 from vitalsdsl.kernels.window import Window
 from vitalsdsl.types import SAMPLES, STEPS, Extent, Reason
@@ -28,9 +27,9 @@ class Halves(Window):
         self.clear()
 
     def clear(self) -> None:
-        self._early = SortedList()
-        self._late = SortedList()
-        self._differences = SortedList()
+        self._early = Ranked()
+        self._late = Ranked()
+        self._differences = Ranked()
         self._recent: deque[tuple[float, float]] = deque()
         """(place, value) of the later half, in order of arrival."""
         self._trend: tuple[float, float, float] | None = None
@@ -38,15 +37,15 @@ class Halves(Window):
         self._selection = Selection()
 
     def add(self, step: int, value: float) -> None:
-        if len(self.points) > 1:
-            self._differences.add(abs(value / 2 - self.points[-2][1] / 2))
+        if len(self.trail) > 1:
+            self._differences.add(abs(value / 2 - self.trail.value(-2) / 2))
         self._late.add(value)
-        self._recent.append((self.points[-1][0], value))
+        self._recent.append((self.trail.place(-1), value))
         self._is_current = False
 
     def drop(self, step: int, value: float) -> None:
-        if self.points:
-            self._differences.remove(abs(self.points[0][1] / 2 - value / 2))
+        if len(self.trail):
+            self._differences.remove(abs(self.trail.value(0) / 2 - value / 2))
         if self._early:
             self._early.remove(value)
         else:

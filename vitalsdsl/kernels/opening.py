@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections import deque
 
 from vitalsdsl.kernels.exact import mean, midpoint
 from vitalsdsl.kernels.ordered import middle
@@ -28,7 +27,7 @@ class Opening(State):
         self.count = 0
         """Points since the start."""
         self.newest: tuple[float, float, float] = (math.nan, math.nan, math.nan)
-        self.values: deque[float] = deque()
+        self.values: list[float] = []
         self.value: float | None = None
 
     def push(self, step: int, time: float, value: float) -> None:

@@ -5,9 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from sortedcontainers import SortedList
-
 from vitalsdsl.kernels.exact import midpoint
+from vitalsdsl.kernels.ranked import Ranked
 from vitalsdsl.kernels.selection import Selection, outwards
 from vitalsdsl.kernels.window import Window
 from vitalsdsl.types import Extent, Reason
@@ -23,7 +22,7 @@ class Ordered(Window):
         self.clear()
 
     def clear(self) -> None:
-        self._sorted = SortedList()
+        self._sorted = Ranked()
 
     def add(self, step: int, value: float) -> None:
         self._sorted.add(value)

@@ -82,11 +82,11 @@ class Pairs(Window):
         points, seconds = self.points, self.seconds
         self.points, self.seconds, self.usable = deque(), deque(), 0
         self.clear()
-        for point, second in zip(points, seconds):
-            self.points.append(point)
+        for (at, value, step), second in zip(points, seconds):
+            self.trail.append(at, value, step)
             self.seconds.append(second)
             self.usable += 1
-            self.add(point[2], point[1])
+            self.add(step, value)
 
     def correlation(self) -> float:
         """Pearson's r; NaN where one of the two does not vary."""

@@ -34,12 +34,12 @@ class Preceding(Spread):
             self.first = at
         self.seen += 1
         while self.waiting and self.waiting[0][0] < at:
-            point = self.waiting.popleft()
+            place, point, own_step = self.waiting.popleft()
             self.usable += 1
-            self.points.append(point)
-            self.add(point[2], point[1])
-        while self.points and self.points[0][0] < at - self.size:
-            _, dropped, dropped_at = self.points.popleft()
+            self.trail.append(place, point, own_step)
+            self.add(own_step, point)
+        while self.trail.oldest < at - self.size:
+            dropped, dropped_at = self.trail.popleft()
             self.usable -= 1
             self.drop(dropped_at, dropped)
         self.place, self.newest = at, value

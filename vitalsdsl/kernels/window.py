@@ -7,6 +7,7 @@ from collections import deque
 from typing import ClassVar
 
 from vitalsdsl.kernels.state import State
+from vitalsdsl.kernels.trail import Trail
 from vitalsdsl.types import SAMPLES, STEPS, Extent, Reason
 
 
@@ -30,8 +31,7 @@ class Window(State):
         self.first = math.nan
         self.seen = 0
         self.usable = 0
-        self.points: deque[tuple[float, float, int]] = deque()
-        """(place on the window's axis, value, step) in order of arrival."""
+        self.trail = Trail(by_step=self.unit == STEPS)
 
     def add(self, step: int, value: float) -> None:
         raise NotImplementedError
@@ -49,23 +49,23 @@ class Window(State):
         self.seen += 1
         if value - value == 0.0 or (self.with_infinite and value == value):
             self.usable += 1
-            self.points.append((at, value, step))
+            self.trail.append(at, value, step)
             self.add(step, value)
         bound = at - self.size
-        if self.points and self.points[0][0] <= bound:
+        if self.trail.oldest <= bound:
             self._forget(bound)
 
     def advance(self, step: int, time: float) -> None:
         """Forget what the window has left behind at the close of this step."""
         if self.unit != SAMPLES:
             bound = (step if self.unit == STEPS else time) - self.size
-            if self.points and self.points[0][0] <= bound:
+            if self.trail.oldest <= bound:
                 self._forget(bound)
 
     def _forget(self, bound: float) -> None:
-        points = self.points
-        while points and points[0][0] <= bound:
-            _, value, at = points.popleft()
+        trail = self.trail
+        while trail.oldest <= bound:
+            value, at = trail.popleft()
             self.usable -= 1
             self.drop(at, value)
 
@@ -84,12 +84,23 @@ class Window(State):
         return Reason.TOO_FEW if self.usable < self.enough else Reason.UNDEFINED
 
     def restored(self) -> None:
-        points, self.points, self.usable = self.points, deque(), 0
+        points, self.trail, self.usable = self.trail, Trail(by_step=self.unit == STEPS), 0
         self.clear()
         for at, value, step in points:
-            self.points.append((at, value, step))
+            self.trail.append(at, value, step)
             self.usable += 1
             self.add(step, value)
+
+    @property
+    def points(self) -> deque[tuple[float, float, int]]:
+        """(place on the window's axis, value, step) in order of arrival, as they are saved."""
+        return deque(self.trail)
+
+    @points.setter
+    def points(self, points: deque[tuple[float, float, int]]) -> None:
+        self.trail = Trail(by_step=self.unit == STEPS)
+        for at, value, step in points:
+            self.trail.append(at, value, step)
 
     def clear(self) -> None:
         """Forget everything learnt by `add`."""

@@ -1,0 +1,72 @@
+"""The points of a window in order of arrival, in sixteen or twenty-four bytes each."""
+
+from __future__ import annotations
+
+import math
+from array import array
+from collections.abc import Iterator
+from typing import Any
+
+_DEAD = 512
+"""So many points that are gone may stay in memory before the rest is moved down."""
+
+
+class Trail:
+    """A queue of points: (place, value, step). Where places are steps they are not kept twice.
+
+    >>> trail = Trail(by_step=True)
+    >>> trail.append(3, 0.5, 3)
+    >>> trail.append(4, 0.7, 4)
+    >>> trail.popleft(), trail.oldest, trail.value(-1), list(trail)
+    ((0.5, 3), 4, 0.7, [(4, 0.7, 4)])
+    """
+
+    __slots__ = ("_gone", "_places", "_steps", "_values", "oldest")
+
+    def __init__(self, by_step: bool) -> None:
+        self._values = array("d")
+        self._steps = array("q")
+        self._places: array[Any] = self._steps if by_step else array("d")
+        self._gone = 0
+        self.oldest: float = math.inf
+        """The place of the first point; inf where there is none."""
+
+    def append(self, place: float, value: float, step: int) -> None:
+        if self._places is not self._steps:
+            self._places.append(place)
+        self._steps.append(step)
+        self._values.append(value)
+        if self.oldest == math.inf:
+            self.oldest = place
+
+    def popleft(self) -> tuple[float, int]:
+        """Take the oldest point out: its value and step."""
+        gone = self._gone
+        value, step = self._values[gone], self._steps[gone]
+        self._gone = gone = gone + 1
+        self.oldest = self._places[gone] if gone < len(self._values) else math.inf
+        if gone >= _DEAD and gone * 2 >= len(self._values):
+            self._move_down()
+        return value, step
+
+    def _move_down(self) -> None:
+        gone, self._gone = self._gone, 0
+        del self._values[:gone], self._steps[:gone]
+        if self._places is not self._steps:
+            del self._places[:gone]
+
+    def value(self, at: int) -> float:
+        """The value of a point: 0 is the oldest, -1 the newest."""
+        return self._values[at if at < 0 else at + self._gone]
+
+    def place(self, at: int) -> float:
+        """The place of a point, likewise."""
+        place: float = self._places[at if at < 0 else at + self._gone]
+        return place
+
+    def __len__(self) -> int:
+        return len(self._values) - self._gone
+
+    def __iter__(self) -> Iterator[tuple[float, float, int]]:
+        gone = self._gone
+        return zip(self._places[gone:], self._values[gone:], self._steps[gone:])
