@@ -169,7 +169,7 @@ class Wording:
     # ---------------------------------------------------------------- calls
 
     def call(self, node: ex.Call) -> tuple[str, int]:
-        places = _places(node, registry().get(node.function))
+        places = places_of(node, registry().get(node.function))
         texts = [self._argument(argument, place) for argument, place in zip(node.arguments, places)]
         return f"{node.function}({', '.join(texts)})", _ATOM
 
@@ -207,7 +207,7 @@ class Wording:
         return f"{node.keyword}: {text}" if node.keyword else text
 
 
-def _places(call: ex.Call, function: type[Function] | None) -> list[Parameter | None]:
+def places_of(call: ex.Call, function: type[Function] | None) -> list[Parameter | None]:
     """What each argument of a call stands for; None where that is not known."""
     if function is None:
         return [None] * len(call.arguments)
