@@ -9,12 +9,10 @@ import os
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from pathlib import PurePath
 
 from vitalsdsl.channels import configured_ports
 from vitalsdsl.dispatch import Dispatcher
-from vitalsdsl.git import commit_of
-from vitalsdsl.journal import Journal, file_name, home_of, journal_of
+from vitalsdsl.journal import Journal, home_of, journal_of
 from vitalsdsl.points import RunInfo
 from vitalsdsl.policy import LoadedPolicy, load
 from vitalsdsl.session import Monitor
@@ -130,6 +128,5 @@ def as_policy(
 
 
 def copy_of(policy: LoadedPolicy) -> PolicyCopy:
-    """A policy as a run keeps it, with the commit of its file."""
-    kept = file_name(PurePath(policy.reference).name) or "policy.vitals"
-    return PolicyCopy(policy.name, policy.text, policy.digest, kept, commit_of(policy.reference))
+    """A policy as a run keeps it: one text that stands alone, with the commit of its files."""
+    return PolicyCopy(policy.name, policy.bundle, policy.digest, policy.file, policy.commit)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime
 import difflib
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, MutableMapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -59,8 +59,11 @@ class Merge:
     diagnostics: list[Diagnostic] = field(default_factory=list)
     sources: list[Source] = field(default_factory=list)
     broken: set[str] = field(default_factory=set)
+    known: MutableMapping[str, Source] = field(default_factory=dict)
+    """Texts by the path or name that a `use` comes to: those that were read, and those to be had without reading."""
+    used: dict[str, tuple[rules.Policy, Span]] = field(default_factory=dict)
+    """Each file and pack that is used, as it is written, with the first `use` that named it."""
     _merged: dict[str, Merged] = field(default_factory=dict)
-    _known: dict[str, Source] = field(default_factory=dict)
     _total: int = 0
 
     def error(self, code: str, message: str, place: Span, label: str = "", help_: str = "") -> None:
@@ -100,7 +103,7 @@ class Merge:
 
     def _use(self, use: rules.Use, chain: tuple[str, ...], folder: Path | None) -> tuple[list[Piece], frozenset[str]]:
         """What a `use` brings in, under its names and with its params; and the names that are broken there."""
-        found = imported(use.reference, use.span, self.root, folder, self._known)
+        found = imported(use.reference, use.span, self.root, folder, self.known)
         if isinstance(found, Diagnostic):
             self.diagnostics.append(found)
             return [], frozenset()
@@ -130,8 +133,9 @@ class Merge:
         if len(self.sources) >= MAX_FILES or self._total > MAX_TOTAL:
             self.error("V030", f"a policy is made of at most {MAX_FILES} files and 4 million characters", use.span)
             return None
-        self._known[key] = source
+        self.known[key] = source
         parsed = parse_any(source)
+        self.used[key] = parsed.policy, use.span
         self.diagnostics += parsed.diagnostics
         inner_folder = None if key.startswith("pack:") else Path(key).parent
         merged = self._merged[key] = self._file(parsed, (*chain, key), inner_folder)

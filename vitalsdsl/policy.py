@@ -3,31 +3,38 @@
 from __future__ import annotations
 
 import datetime
-import difflib
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 
-from vitalsdsl import rules
+from vitalsdsl import lock, rules
 from vitalsdsl.builder import Locator
+from vitalsdsl.bundle import file_name, flattened, with_names_written
 from vitalsdsl.checker import check
 from vitalsdsl.diagnostic import Diagnostic, in_order
 from vitalsdsl.digest import digest
 from vitalsdsl.errors import PolicyError
+from vitalsdsl.git import commit_of
 from vitalsdsl.lints.base import run_lints
 from vitalsdsl.merging import Merge
-from vitalsdsl.packs import pack, packs
 from vitalsdsl.parser import parse_expression
 from vitalsdsl.provisions import Provisions
-from vitalsdsl.reading import parse_any, read_file, refused
+from vitalsdsl.reading import is_yaml, parse_any
+from vitalsdsl.references import Opened, near, opened
 from vitalsdsl.renaming import replaced
 from vitalsdsl.source import Source
 
 
 @dataclass(frozen=True)
 class LoadedPolicy:
-    """A policy ready for use: everything that it uses brought in, params set, rules named, and free of errors."""
+    """A policy ready for use: everything that it uses brought in, params set, rules named, and free of errors.
+
+    `text` is its own file as it was read. `is_whole`: that text by itself means the same, now and later. `noted_digest`
+    is what was written down beside the policy where it is kept, such as on the run that it watched; empty where nothing
+    was. `used` are the files and packs that it uses, by the names that a lock has for them.
+    """
 
     policy: rules.Policy
     digest: str
@@ -36,6 +43,25 @@ class LoadedPolicy:
     reference: str
     sources: tuple[Source, ...] = ()
     diagnostics: tuple[Diagnostic, ...] = field(default=())
+    file: str = "policy.vitals"
+    is_whole: bool = False
+    noted_digest: str = ""
+    noted_commit: str = ""
+    used: lock.Used = field(default_factory=dict)
+
+    @cached_property
+    def bundle(self) -> str:
+        """The policy as one text of the vitals language that stands alone: its digest, rule names and verdicts are
+        those of this policy, without the files, packs, params and profile that it was loaded with. It is the author's
+        own text where that stands alone."""
+        return self.text if self.is_whole else flattened(self.policy, self.file)
+
+    @property
+    def commit(self) -> str:
+        """The git commit that the policy is of, with `-dirty` where one of its files differs from it; empty where it is
+        in no repository. It is asked for now."""
+        files = [s.name for s in self.sources if not s.name.startswith("pack:")]
+        return self.noted_commit or (commit_of(*files) if files and files[0] == self.reference else "")
 
     @property
     def axis(self) -> str | None:
@@ -50,7 +76,8 @@ def load(
     settings: Mapping[str, object] | None = None,
     profile: str | None = None,
 ) -> LoadedPolicy:
-    """A policy from a `.vitals` or YAML file, from `pack:NAME`, or from `text` (then `reference` is its name).
+    """A policy from a `.vitals` or YAML file, or whatever else `references.opened` knows: `pack:NAME`, `FILE@REVISION`,
+    `git+https://…`, `mlflow:RUN_ID`; or from `text` (then `reference` is its name).
 
     `settings` set params, over those of `profile`. Raises PolicyError where it has errors: its text shows them all, its
     `diagnostics` are data.
@@ -75,39 +102,64 @@ def read(
     profile: str | None = None,
     tested: Mapping[str, set[str]] | None = None,
     today: datetime.date | None = None,
+    locked: bool = True,
 ) -> tuple[LoadedPolicy | None, list[Diagnostic]]:
     """A policy if it means something, and all findings. What lints find, grave or not, is advice: it does not keep a
-    policy from being used. `tested` are the rules that tests cover, where they are known."""
+    policy from being used. `tested` are the rules that tests cover, where they are known. Unless it is to be `locked`,
+    a lock beside the policy is not looked at."""
     name = os.fspath(reference)
-    source = Source(name, text) if text is not None else _source(name)
-    if isinstance(source, Diagnostic):
-        return None, [source]
-    parsed = parse_any(source)
-    folder = None if text is not None or name.startswith("pack:") else Path(name).parent
-    merge = Merge(folder, list(parsed.diagnostics))
-    policy = merge.merge(parsed, (str(Path(name).resolve()),) if folder is not None else (name,), folder)
-    policy = _with_settings(merge, policy, settings or {}, profile)
-    policy = merge.apply_changes(policy, today or datetime.date.today())
-    found = merge.diagnostics
-    found += check(policy, frozenset(merge.broken))
-    found += Provisions(policy).diagnostics
-    if any(d.is_error for d in found):
-        return None, in_order(found)
-    found = in_order([*found, *run_lints(policy, tested=tested)])
-    title = policy.name or Path(name).name.split(".")[0] or "policy"
-    loaded = LoadedPolicy(policy, digest(policy), title, source.text, name, tuple(merge.sources), tuple(found))
-    return loaded, found
+    if text is not None:
+        return _Reading(name, Opened(Source(name, text), name), locked).run(settings or {}, profile, tested, today)
+    with opened(name) as found:
+        if isinstance(found, Diagnostic):
+            return None, [found]
+        return _Reading(name, found, locked).run(settings or {}, profile, tested, today)
 
 
-def _source(name: str) -> Source | Diagnostic:
-    if name.startswith("pack:"):
-        known = packs()
-        listed = ", ".join(f"`{n}`" for n in known) or "none"
-        hint = _near(name.removeprefix("pack:"), known) or f"installed packs: {listed}"
-        return pack(name.removeprefix("pack:")) or refused(
-            name, "V070", f"no pack called `{name[5:]}` is installed", hint
-        )
-    return read_file(name)
+class _Reading:
+    """One policy on its way from its text."""
+
+    def __init__(self, reference: str, found: Opened, locked: bool) -> None:
+        self.reference = reference
+        self.found = found
+        self.locked = locked
+
+    def run(
+        self,
+        settings: Mapping[str, object],
+        profile: str | None,
+        tested: Mapping[str, set[str]] | None,
+        today: datetime.date | None,
+    ) -> tuple[LoadedPolicy | None, list[Diagnostic]]:
+        found, source = self.found, self.found.source
+        parsed = parse_any(source)
+        merge = Merge(found.folder, list(parsed.diagnostics), known=found.known)
+        key = str((found.folder / Path(found.file).name).resolve()) if found.folder is not None else self.reference
+        policy = merge.merge(parsed, (key,), found.folder)
+        used = lock.by_name(merge.used, found.folder) if found.folder is not None else merge.used
+        if self.locked and found.lock is not None:
+            merge.diagnostics += lock.check(found.lock, used, self.reference)
+        policy = _with_settings(merge, policy, settings, profile)
+        is_whole = not (merge.used or settings or profile is not None or _has_dates(policy) or is_yaml(source.name))
+        policy = merge.apply_changes(policy, today or datetime.date.today())
+        problems = merge.diagnostics
+        problems += check(policy, frozenset(merge.broken))
+        problems += Provisions(policy).diagnostics
+        if any(d.is_error for d in problems):
+            return None, in_order(problems)
+        problems = in_order([*problems, *run_lints(policy, tested=tested)])
+        policy = with_names_written(policy)
+        title = policy.name or Path(found.file).name.split(".")[0] or "policy"
+        loaded = LoadedPolicy(
+            policy, digest(policy), title, source.text, self.reference, tuple(merge.sources), tuple(problems),
+            file_name(found.file), is_whole, found.digest, found.commit, used,
+        )  # fmt: skip
+        return loaded, problems
+
+
+def _has_dates(policy: rules.Policy) -> bool:
+    """Whether the policy will mean something else on another day."""
+    return any(disable.until is not None for disable in policy.of(rules.Disable))
 
 
 def _with_settings(
@@ -120,7 +172,7 @@ def _with_settings(
         found = next((p for p in policy.of(rules.Profile) if p.name == profile), None)
         if found is None:
             names = [p.name for p in policy.of(rules.Profile)]
-            hint = _near(profile, names) or f"profiles: {', '.join(names) or 'none'}"
+            hint = near(profile, names) or f"profiles: {', '.join(names) or 'none'}"
             merge.error("V311", f"there is no profile `{profile}`", place, "", hint)
         else:
             said = len(merge.diagnostics)
@@ -135,8 +187,3 @@ def _with_settings(
         else:
             values.append(rules.Setting.build(given.span(0, len(text)), name=name, value=parsed))
     return replaced(policy, statements=tuple(merge.set_params(statements, values, place)))
-
-
-def _near(name: str, known: Iterable[str]) -> str:
-    near = difflib.get_close_matches(name, list(known), 1)
-    return f"did you mean `{near[0]}`?" if near else ""

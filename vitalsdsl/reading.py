@@ -78,7 +78,7 @@ def imported(
     Only packs and files in the top policy's own folder `root`; `folder` is that of the using file. What is `known` by its
     key already is not read again.
     """
-    known = known or {}
+    known = {} if known is None else known
     if reference in known:
         return reference, known[reference]
     if reference.startswith("pack:"):

@@ -119,6 +119,18 @@ class Port:
         raise _undone(self, "take requests")
 
 
+def kept_as(policy: PolicyCopy, others: Iterable[PolicyCopy]) -> str:
+    """The name of a policy's file among those of one run: with some of its digest, where another has its own name.
+
+    >>> kept_as(PolicyCopy("llm", "", "sha256:1122334455", "llm.vitals"), [PolicyCopy("b", "", "sha256:9", "llm.vitals")])
+    '11223344-llm.vitals'
+    """
+    name = policy.file_name
+    if any(other.file_name == name and other.digest != policy.digest for other in others):
+        return f"{policy.digest.rpartition(':')[2][:8]}-{name}"
+    return name
+
+
 def facts(policies: Iterable[PolicyCopy]) -> dict[str, str]:
     """What a run says of the policies that watch it, in a line each: `policy`, `digest`, `git`.
 

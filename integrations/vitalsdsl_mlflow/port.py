@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from vitalsdsl.rules import Level
-from vitalsdsl.tracker import Ability, Alert, PolicyCopy, Port, facts, json_line
+from vitalsdsl.tracker import Ability, Alert, PolicyCopy, Port, facts, json_line, kept_as
 from vitalsdsl.verdict import Transition
 from vitalsdsl_mlflow.tap import ours
 
@@ -161,9 +161,7 @@ class MlflowPort(Port):
 
     @_quietly
     def record_policy(self, policy: PolicyCopy) -> None:
-        name = policy.file_name
-        if any(other.file_name == name and other.digest != policy.digest for other in self._policies.values()):
-            name = f"{policy.digest.rpartition(':')[2][:8]}-{name}"
+        name = kept_as(policy, self._policies.values())
         self._client.log_text(self._run, policy.text, f"vitals/policy/{name}")
         self._policies[policy.digest] = policy
         for fact, value in facts(self._policies.values()).items():

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from vitalsdsl.rules import Level
-from vitalsdsl.tracker import Ability, Alert, PolicyCopy, Port, facts, json_line
+from vitalsdsl.tracker import Ability, Alert, PolicyCopy, Port, facts, json_line, kept_as
 from vitalsdsl.verdict import Transition
 from vitalsdsl_wandb.tap import note
 
@@ -78,6 +78,11 @@ class WandbPort(Port):
             self._is_saved = True
 
     def record_policy(self, policy: PolicyCopy) -> None:
+        # In the run's own files, too: there it is at hand while the run is offline, and without asking for artifacts.
+        path = Path(self._run.dir) / "vitals" / "policy" / kept_as(policy, self._policies.values())
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(policy.text, "utf-8")
+        self._run.save(str(path), base_path=self._run.dir, policy="now")
         self._policies[policy.digest] = policy
         self._run.config.update({"vitals": facts(self._policies.values())}, allow_val_change=True)
         name = re.sub(r"[^A-Za-z0-9_.-]", "-", policy.name)[:100] or "policy"

@@ -101,7 +101,9 @@ def test_the_policys_text_is_kept_as_an_artifact(offline: Path) -> None:
     (artifact,) = [a for a in requests if a.type == "vitals-policy"]
     assert artifact.name == "spikes" and json.loads(artifact.metadata)["digest"] == POLICY.digest
     (entry,) = artifact.manifest.contents
-    assert entry.path == "spikes" and Path(entry.local_path).read_text() == TEXT
+    assert entry.path == "spikes.vitals" and Path(entry.local_path).read_text() == TEXT
+    (copy,) = offline.rglob("files/vitals/policy/*")
+    assert copy.name == "spikes.vitals" and copy.read_text() == TEXT
 
 
 def test_when_the_rule_clears_the_tag_goes_back_to_green(offline: Path) -> None:

@@ -96,6 +96,7 @@ PAGES: dict[str, str] = {
     "Not so:  -> red do pause, stop\nBut so:  -> red do stop",
     "V084": "A cooldown and a limit are lengths in steps, epochs or tokens, or times.\n\n"
     "Not so:  limit rollback 3 per 10 samples\nBut so:  limit rollback 3 per 10000 steps",
+    "V074": "A policy cannot be had from where it is kept: a commit, a run, an artifact, a registry. The message says why.",
     "V075": (
         "A part of a series in a test is none. A part is `1.0 x500`, `3->1 x50`, `2 x100 ~0.1`, `nan`, `gap x10`,\n"
         "`dup 2` or `@2000: 1`; commas stand between, and steps only go up."
@@ -106,6 +107,9 @@ PAGES: dict[str, str] = {
         "\n\nNot so:  expect: [{steps: 520..500, rule: r, to: red}]\n"
         "But so:  expect: [{steps: 500..520, rule: r, to: red}]"
     ),
+    "V077": "A lock beside a policy pins what it uses: each file and pack by the digest of its meaning. Something there means\n"
+    "something else now, so the policy would judge otherwise than when it was last looked at. See what changed (`git diff`,\n"
+    "`vitals policy diff`), then write the lock again: `vitals policy lock FILE`. Looks and comments change no digest.",
     "V310": 'Two files define one name, or set one thing (a level, a limit, the guard, the axis) in two ways.\n\nNot so:  use "a.vitals" use "b.vitals"\nBut so:  use "a.vitals" as a use "b.vitals" as b',
     "V311": (
         "There is no param (or profile) of that name."
