@@ -12,6 +12,7 @@ from rich.console import Console
 from rich.progress import Progress
 
 from vitalsdsl.diagnostic import printable
+from vitalsdsl.policy import LoadedPolicy
 from vitalsdsl.verdict import Transition
 
 COLOURS = {"green": "green", "yellow": "yellow", "orange": "bright_red", "red": "red"}
@@ -50,3 +51,13 @@ def progress(items: Iterable[Item], what: str, total: int | None = None, after: 
             if task is not None and count % 1000 == 0:
                 bar.update(task, completed=count)
             yield item
+
+
+def warn_of_other_meaning(loaded: LoadedPolicy) -> None:
+    """Say so where a copy is read as something else than what was noted beside it."""
+    if loaded.noted_digest and loaded.noted_digest != loaded.digest:
+        message = (
+            f"{loaded.reference}: this copy means {loaded.digest[:19]}…, and {loaded.noted_digest[:19]}… is noted "
+            "beside it: it does not stand alone, or was written by another version"
+        )
+        click.echo(f"warning: {printable(message)}", err=True)

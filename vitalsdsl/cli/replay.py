@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from vitalsdsl.cli.app import EXIT_LEVEL, fail
-from vitalsdsl.cli.output import coloured, json_line, progress, transition_line
+from vitalsdsl.cli.output import coloured, json_line, progress, transition_line, warn_of_other_meaning
 from vitalsdsl.diagnostic import printable
 from vitalsdsl.errors import UsageError
 from vitalsdsl.points import Rewind
@@ -28,8 +28,8 @@ def settings_of(ctx: click.Context, parameter: click.Parameter, values: tuple[st
 
 
 @click.command("replay")
-@click.argument("policy")
-@click.argument("sources", nargs=-1, required=True, metavar="SOURCE…")
+@click.argument("words", nargs=-1, metavar="POLICY SOURCE…")
+@click.option("--policy-of", metavar="RUN", help="Take the policy that watched a run, as it was kept with the run.")
 @click.option("--set", "settings", multiple=True, metavar="p=v", callback=settings_of, help="Set a param.")
 @click.option("--profile", metavar="P", help="Take the param values of a profile.")
 @click.option("--step", "step_key", metavar="KEY", help="The logged name that is the training step.")
@@ -38,8 +38,8 @@ def settings_of(ctx: click.Context, parameter: click.Parameter, values: tuple[st
 @click.pass_context
 def command(
     ctx: click.Context,
-    policy: str,
-    sources: tuple[str, ...],
+    words: tuple[str, ...],
+    policy_of: str | None,
     settings: dict[str, str],
     profile: str | None,
     step_key: str | None,
@@ -49,9 +49,12 @@ def command(
     """The transitions that POLICY gives on recorded runs.
 
     A SOURCE is a log file or folder (its format is found by content), `-` for JSON lines on standard input, or
-    `mlflow:RUN_ID`.
+    `mlflow:RUN_ID`. With --policy-of only SOURCEs are given, or none for that run itself.
     """
+    policy, sources = _asked(words, policy_of)
     loaded = load(policy, settings=settings, profile=profile)
+    if policy_of is not None and not settings and profile is None:
+        warn_of_other_meaning(loaded)
     if sources.count("-") > 1:
         fail("`-` can be given once")
     worst = Level.GREEN
@@ -60,6 +63,15 @@ def command(
             worst = max(worst, _replay(loaded, recording, form))
     if fail_on is not None and worst >= Level.parse(fail_on) > Level.GREEN:
         ctx.exit(EXIT_LEVEL)
+
+
+def _asked(words: tuple[str, ...], policy_of: str | None) -> tuple[str, tuple[str, ...]]:
+    """The policy and the sources."""
+    if policy_of is not None:
+        return policy_of, words or (policy_of,)
+    if len(words) < 2:
+        raise click.UsageError("say which policy and which runs: vitals replay POLICY SOURCE…")
+    return words[0], words[1:]
 
 
 def axis_of(loaded: LoadedPolicy) -> str | None:
