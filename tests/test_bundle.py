@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from tests.policies_at_random import policies
-from vitalsdsl import LoadedPolicy, PolicyError, load, replay
+from vitalsdsl import LoadedPolicy, PolicyError, VitalsError, load, replay
 from vitalsdsl.bundle import file_name, flattened
 from vitalsdsl.digest import digest
 from vitalsdsl.parser import parse
@@ -177,3 +177,17 @@ def test_what_is_disabled_until_a_day_stays_so_in_the_copy(tmp_path: Path) -> No
 )
 def test_the_file_of_the_copy_is_called_after_the_policy(reference: str, expected: str) -> None:
     assert file_name(reference) == expected
+
+
+def test_a_run_is_watched_even_where_no_copy_can_be_made(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fail(*_: object) -> str:
+        raise VitalsError("formatting it would change what it means")
+
+    whole = load(policy_in(tmp_path, p='use "b.vitals"\n', b="when loss > 3 -> orange\n"))
+    monkeypatch.setattr("vitalsdsl.policy.flattened", fail)
+    assert whole.copy_for_run() == 'use "b.vitals"\n'
+    assert "only its own file is kept" in caplog.text
+    with pytest.raises(VitalsError):
+        _ = whole.bundle

@@ -152,3 +152,11 @@ def test_replay_takes_the_policy_of_a_run_and_by_default_that_run(folder: Path) 
     assert result.exit_code == 0 and json.loads(result.stdout)["rule"] == "loss_red"
     alone = CliRunner().invoke(vitals, ["replay", str(folder / "a.vitals")])
     assert alone.exit_code == 2 and "vitals replay POLICY SOURCE" in alone.output
+
+
+def test_check_takes_what_is_kept_elsewhere(shelf: Shelf) -> None:
+    shelf.kept["llm"] = Kept("when loss > -> red\n", "llm.vitals")
+    checked = CliRunner().invoke(vitals, ["check", "shelf:llm"])
+    assert checked.exit_code == 1 and "shelf:llm/llm.vitals:1:11" in checked.output
+    unknown = CliRunner().invoke(vitals, ["check", "nix:llm"])
+    assert unknown.exit_code == 1 and "V074" in unknown.output

@@ -129,4 +129,4 @@ def as_policy(
 
 def copy_of(policy: LoadedPolicy) -> PolicyCopy:
     """A policy as a run keeps it: one text that stands alone, with the commit of its files."""
-    return PolicyCopy(policy.name, policy.bundle, policy.digest, policy.file, policy.commit)
+    return PolicyCopy(policy.name, policy.copy_for_run(), policy.digest, policy.file, policy.commit)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import importlib
+
 from vitalsdsl import rules
-from vitalsdsl.layout import format_policy
 from vitalsdsl.reading import SUFFIXES
 from vitalsdsl.renaming import replaced
 from vitalsdsl.scope import name_rules
@@ -24,7 +25,10 @@ def flattened(policy: rules.Policy, name: str) -> str:
     >>> load("p", text=text).digest == loaded.digest
     True
     """
-    return format_policy(replaced(policy, source=Source(name, "")))
+    # Loaded only here, since it brings the reader of YAML, which is slow to load, to every `vitals check`.
+    layout = importlib.import_module("vitalsdsl.layout")
+    text: str = layout.format_policy(replaced(policy, source=Source(name, "")))
+    return text
 
 
 def with_names_written(policy: rules.Policy) -> rules.Policy:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import logging
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -15,7 +16,7 @@ from vitalsdsl.bundle import file_name, flattened, with_names_written
 from vitalsdsl.checker import check
 from vitalsdsl.diagnostic import Diagnostic, in_order
 from vitalsdsl.digest import digest
-from vitalsdsl.errors import PolicyError
+from vitalsdsl.errors import PolicyError, VitalsError
 from vitalsdsl.git import commit_of
 from vitalsdsl.lints.base import run_lints
 from vitalsdsl.merging import Merge
@@ -25,6 +26,8 @@ from vitalsdsl.reading import is_yaml, parse_any
 from vitalsdsl.references import Opened, near, opened
 from vitalsdsl.renaming import replaced
 from vitalsdsl.source import Source
+
+logger = logging.getLogger("vitalsdsl")
 
 
 @dataclass(frozen=True)
@@ -55,6 +58,15 @@ class LoadedPolicy:
         those of this policy, without the files, packs, params and profile that it was loaded with. It is the author's
         own text where that stands alone."""
         return self.text if self.is_whole else flattened(self.policy, self.file)
+
+    def copy_for_run(self) -> str:
+        """The bundle, for a run that is watched whatever can be kept of its policy: if it cannot be made, which is a
+        fault of ours, that is logged, and it is the policy's own file."""
+        try:
+            return self.bundle
+        except VitalsError as error:
+            logger.warning("vitals: of the policy only its own file is kept with runs: %s", error)
+            return self.text
 
     @property
     def commit(self) -> str:

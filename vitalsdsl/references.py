@@ -84,6 +84,17 @@ def schemes() -> dict[str, EntryPoint]:
     return {point.name: point for point in import_module("importlib.metadata").entry_points(group=GROUP)}
 
 
+def is_elsewhere(name: str) -> bool:
+    """Whether a reference names something else than a file as it is now.
+
+    >>> [is_elsewhere(name) for name in ("llm.vitals", "pack:core", "llm.vitals@v1", "mlflow:abc", "C:\\\\llm.vitals")]
+    [False, True, True, True, False]
+    """
+    if _is(Path(name).is_file):
+        return False
+    return name.startswith("git+") or any(pattern.fullmatch(name) is not None for pattern in (_SCHEME, _AT))
+
+
 def library(reference: str) -> tuple[Library, str]:
     """The library of a reference, and what stands after the colon. Raises UsageError where there is none."""
     found = _SCHEME.fullmatch(reference)

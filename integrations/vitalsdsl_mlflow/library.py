@@ -75,6 +75,9 @@ def _client() -> Any:
         return importlib.import_module("mlflow").MlflowClient()
     except ImportError as error:
         raise MissingExtraError("mlflow", "mlflow") from error
+    except AttributeError as error:  # VITALS_POLICY is looked at inside MLflow's own import
+        said = "MLflow cannot be asked while it is being imported: attach this policy in the script, or pull it into a file"
+        raise UsageError(said) from error
 
 
 def _parts(reference: str) -> tuple[str, str]:

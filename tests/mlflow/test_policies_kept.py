@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from importlib.metadata import EntryPoint
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -202,6 +203,12 @@ def test_without_mlflow_the_install_command_is_named(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(library.importlib, "import_module", fail)  # type: ignore[attr-defined]
     with pytest.raises(MissingExtraError, match=r"pip install 'vitalsdsl\[mlflow\]'"):
         PolicyLibrary().get("abc")
+
+
+def test_a_policy_that_mlflow_keeps_cannot_be_had_inside_its_own_import(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(library.importlib, "import_module", ModuleType)  # type: ignore[attr-defined]
+    with pytest.raises(UsageError, match="attach this policy in the script"):
+        PolicyLibrary().get("policies/llm@prod")
 
 
 def test_an_mlflow_without_a_registry_is_said_so(monkeypatch: pytest.MonkeyPatch) -> None:

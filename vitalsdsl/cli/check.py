@@ -13,6 +13,7 @@ from vitalsdsl.errors import VitalsError
 from vitalsdsl.lints.base import explain
 from vitalsdsl.policy import read
 from vitalsdsl.reading import standard_input, tests_of
+from vitalsdsl.references import is_elsewhere
 
 
 @click.command("check")
@@ -48,7 +49,7 @@ def _findings(name: str) -> list[Diagnostic]:
     if name == "-":
         source = standard_input()
         return [source] if isinstance(source, Diagnostic) else read(source.name, text=source.text)[1]
-    if not name.startswith("pack:") and not Path(name).is_file():
+    if not is_elsewhere(name) and not Path(name).is_file():
         exists = Path(name).exists()
         fail(f"{name} is {'a folder' if Path(name).is_dir() else 'no file'}" if exists else f"there is no file {name}")
     return read(name, tested=_tested(name))[1]
@@ -56,7 +57,7 @@ def _findings(name: str) -> list[Diagnostic]:
 
 def _tested(name: str) -> dict[str, set[str]] | None:
     """What the tests beside a policy cover; None where it has none. The evaluator is loaded only where it has some."""
-    suites = tests_of(Path(name)) if not name.startswith("pack:") else []
+    suites = tests_of(Path(name)) if not is_elsewhere(name) else []
     if not suites:
         return None
     testing, sources = (importlib.import_module(f"vitalsdsl.{name}") for name in ("testing", "sources"))
