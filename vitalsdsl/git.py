@@ -79,9 +79,6 @@ class Tree(Mapping[str, str]):
     def __len__(self) -> int:
         return len(self._blobs)
 
-    def close(self) -> None:
-        """Nothing is open: the repository is the user's own."""
-
 
 class Fetched(Tree):
     """Such files of another repository, out of a copy that goes away at `close`."""

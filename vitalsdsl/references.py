@@ -42,13 +42,12 @@ _AT = re.compile(r"(.*\.(?:vitals|yaml|yml))@([^@]+)", re.DOTALL | re.IGNORECASE
 @dataclass(frozen=True)
 class Kept:
     """A policy as a library keeps it. `file` is the name of its file, which says whether it is YAML; `digest` and
-    `commit` are what was noted beside it, empty where nothing was; `place` is where exactly it was found."""
+    `commit` are what was noted beside it, empty where nothing was."""
 
     text: str
     file: str
     digest: str = ""
     commit: str = ""
-    place: str = ""
 
 
 class Library(Protocol):

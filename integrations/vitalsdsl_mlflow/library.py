@@ -117,9 +117,8 @@ def _of_run(client: Any, run: str, file: str) -> Kept:
     except UnicodeDecodeError:
         raise SourceError(f"{found.path} of run {run} is not UTF-8 text") from None
     # The tags are those of the policy that was attached last.
-    alone = len(files) == 1
-    return Kept(text, found.path.rsplit("/", 1)[-1], tags.get(_DIGEST, "") if alone else "",
-                tags.get(_COMMIT, "") if alone else "", f"run {run}")  # fmt: skip
+    noted = tags if len(files) == 1 else {}
+    return Kept(text, found.path.rsplit("/", 1)[-1], noted.get(_DIGEST, ""), noted.get(_COMMIT, ""))
 
 
 # -------------------------------------------------------------------- the prompt registry
@@ -133,8 +132,7 @@ def _prompt(client: Any, name: str, alias: str) -> Kept:
     if not isinstance(found.template, str):
         raise SourceError(f"{name} is a chat prompt, not a policy")
     tags = found.tags or {}
-    return Kept(found.template, tags.get(_FILE, f"{name}.vitals"), tags.get(_DIGEST, ""), tags.get(_COMMIT, ""),
-                f"version {found.version}")  # fmt: skip
+    return Kept(found.template, tags.get(_FILE, f"{name}.vitals"), tags.get(_DIGEST, ""), tags.get(_COMMIT, ""))
 
 
 def _version(client: Any, name: str, alias: str) -> Any:

@@ -119,7 +119,7 @@ def _of_artifact(artifact: Any) -> Kept:
     except UnicodeDecodeError:
         raise SourceError(f"{names[0]} of {artifact.name} is not UTF-8 text") from None
     facts = {key: value for key, value in (artifact.metadata or {}).items() if isinstance(value, str)}
-    return Kept(text, names[0], facts.get("digest", ""), facts.get("git", ""), f"{artifact.version}")
+    return Kept(text, names[0], facts.get("digest", ""), facts.get("git", ""))
 
 
 def _same(api: Any, path: str, digest: str) -> Any:

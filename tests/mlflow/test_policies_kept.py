@@ -144,8 +144,8 @@ def test_looks_make_no_new_version_and_an_alias_goes_back(client: Any, folder: P
     assert "version 1 of policy llm has this meaning already" in push("when (loss > 3.0) -> fatal\n", "@prod")
     assert "version 2 of policy llm; prod is version 2" in push("when loss > 4 -> red\n", "@prod")
     assert "has this meaning already; prod is version 1" in push("when loss > 3 -> red\n", "@prod")
-    assert PolicyLibrary().get("policies/llm@prod").place == "version 1"
-    assert PolicyLibrary().get("policies/llm").place == "version 2"
+    assert PolicyLibrary().get("policies/llm@prod").text == "when loss > 3 -> red\n"
+    assert PolicyLibrary().get("policies/llm").text == "when loss > 4 -> red\n"
     assert "version 3" in push("when loss > 3 -> red\n", "")
     client.delete_prompt_version("llm", 2)
     assert "version 3 of policy llm has this meaning already" in push("when loss > 3 -> red\n", "")

@@ -200,7 +200,7 @@ def test_offline_a_pushed_policy_is_kept_for_sync(offline: Path) -> None:
         "vitals-policy",
         "llm",
     )
-    assert list(artifact.aliases) == ["latest", "prod"]
+    assert sorted(artifact.aliases) == ["latest", "prod"]
     assert json.loads(artifact.metadata)["digest"] == load("llm", text=TEXT).digest
     (entry,) = artifact.manifest.contents
     assert (entry.path, Path(entry.local_path).read_text()) == ("llm.vitals", TEXT)

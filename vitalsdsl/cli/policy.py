@@ -113,7 +113,7 @@ def lock(ctx: click.Context, file: Path, only_check: bool) -> None:
     if only_check:
         click.echo(f"{printable(str(path))} is out of date: vitals policy lock {printable(str(file))}")
         ctx.exit(EXIT_FINDINGS)
-    path.write_text(text, "utf-8")
+    _write(path, text)
     click.echo(f"{printable(str(path))}: {len(loaded.used)} pinned")
 
 
@@ -152,11 +152,15 @@ def pull(reference: str, file: Path, force: bool) -> None:
             return
         if not force:
             raise UsageError(f"{file} means something else: see vitals policy diff {file} {reference}, or give --force")
-    try:
-        file.write_text(loaded.bundle, "utf-8")
-    except OSError as error:
-        raise UsageError(f"{file} cannot be written: {(error.strerror or 'no access').lower()}") from error
+    _write(file, loaded.bundle)
     click.echo(f"{printable(str(file))}: {printable(loaded.name)} ({loaded.digest[:19]}…)")
+
+
+def _write(path: Path, text: str) -> None:
+    try:
+        path.write_text(text, "utf-8")
+    except OSError as error:
+        raise UsageError(f"{path} cannot be written: {(error.strerror or 'no access').lower()}") from error
 
 
 def _facts(loaded: LoadedPolicy) -> dict[str, Any]:
