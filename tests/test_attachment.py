@@ -230,3 +230,13 @@ def test_the_third_attempt_follows_the_second() -> None:
     for _ in range(3):
         train(port, [1, 5, 5])
     assert [t.attempt for t in port.transitions if t.to is Level.ORANGE] == [0, 1, 2]
+
+
+def test_each_alert_is_a_line_where_the_training_prints(home: Path, caplog: pytest.LogCaptureFixture) -> None:
+    attachment = Attachment(policy('rule hot { when loss > 3 -> orange cooldown 100 steps because "it is {loss}" }'))
+    monitor = watched(attachment, Memory())
+    for step, loss in enumerate([1.0, 4.0, 4.0, 1.0, 4.0]):
+        monitor.log({"loss": loss}, step=step)
+    attachment.end_all()
+    lines = [record.message for record in caplog.records if "orange" in record.message]
+    assert lines == ["vitals: run run: step 1: orange: hot: it is 4"]

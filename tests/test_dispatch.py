@@ -288,7 +288,7 @@ def test_what_is_not_allowed_or_heard_by_nobody_is_said() -> None:
     text = three('level yellow do notify("team"), notify("oncall")')
     acts = dispatcher(text, port)
     assert texts(acts, change("a", 10, R), change("b", 11, Y)) == [
-        "alert, tag; not rollback(lr: 90%): asked, but nobody listens: no control channel here takes requests",
+        "alert, tag; not rollback(lr: 90%): asked, but nobody listens: no training listens for requests here",
         'notify("team"); not notify("oncall"): asked, but nobody listens: no channel `oncall` is configured',
     ]
     acts.close(1.0)
@@ -314,7 +314,7 @@ def test_a_decision_is_data() -> None:
         "not_done": {
             "tag": {"kind": "nobody", "text": "asked, but nobody listens: no tracker here takes tags"},
             "pause": {"kind": "nobody",
-                      "text": "asked, but nobody listens: no control channel here takes requests"},
+                      "text": "asked, but nobody listens: no training listens for requests here"},
         },
     }  # fmt: skip
     (held,) = acts.take([change("a", 20, G, O)])

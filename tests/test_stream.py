@@ -230,6 +230,6 @@ def cost_of_a_step(window: int) -> float:
 
 
 def test_a_step_costs_the_same_however_long_the_windows_are() -> None:
-    short, long = cost_of_a_step(500), cost_of_a_step(20_000)
-    print(f"one step of 10 metrics and 50 rules: {short * 1e6:.0f} us at window 500, {long * 1e6:.0f} us at 20,000")
-    assert long < 2.5 * short
+    short, long = cost_of_a_step(500), cost_of_a_step(50_000)
+    print(f"one step of 10 metrics and 50 rules: {short * 1e6:.0f} us at window 500, {long * 1e6:.0f} us at 50,000")
+    assert long < 2 * short

@@ -7,10 +7,11 @@ import logging
 import math
 import os
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from vitalsdsl.channels import configured_ports
+from vitalsdsl.diagnostic import printable
 from vitalsdsl.dispatch import Dispatcher
 from vitalsdsl.journal import Journal, home_of, journal_of
 from vitalsdsl.points import RunInfo
@@ -18,8 +19,27 @@ from vitalsdsl.policy import LoadedPolicy, load
 from vitalsdsl.session import Monitor
 from vitalsdsl.sharing import Sharing
 from vitalsdsl.tracker import PolicyCopy, Port
+from vitalsdsl.verdict import Transition
 
 logger = logging.getLogger("vitalsdsl")
+
+
+class _Aloud:
+    """Dispatch, and a line on stderr (by logging) for each alert: whoever looks at the training's output sees it, too."""
+
+    def __init__(self, dispatcher: Dispatcher) -> None:
+        self._dispatcher = dispatcher
+
+    def take(self, transitions: Sequence[Transition]) -> None:
+        for decision in self._dispatcher.take(transitions):
+            t = decision.transition
+            if decision.acts and t.to > t.from_:
+                rule = t.rule if t.member is None else f"{t.rule} ({t.member})"
+                said = printable(f"run {t.run}: step {t.step}: {t.to.word}: {rule}: {t.message}")
+                logger.warning("vitals: %s", said)
+
+    def close(self, timeout: float = 10.0) -> None:
+        self._dispatcher.close(timeout)
 
 
 class Attachment:
@@ -83,7 +103,9 @@ class Attachment:
             self.policy.policy, [port, *self._channels], journal, info, counters=lambda: monitor.counters
         )
         dispatcher.record_policy(self._copy)
-        monitor = Monitor(self.policy, run, acts=dispatcher, total_steps=info.total_steps, past=journal.past(run))
+        monitor = Monitor(
+            self.policy, run, acts=_Aloud(dispatcher), total_steps=info.total_steps, past=journal.past(run)
+        )
         # Hooks at exit run last in, first out: ours, which closes the open step, before the dispatcher's own.
         atexit.unregister(self.end_all)
         atexit.register(self.end_all)

@@ -27,7 +27,7 @@ _ABILITY = {Effect.TAG: Ability.TAG, Effect.ALERT: Ability.ALERT, Effect.REQUEST
 _NOBODY = {
     Effect.TAG: "no tracker here takes tags",
     Effect.ALERT: "no tracker here takes alerts",
-    Effect.REQUEST: "no control channel here takes requests",
+    Effect.REQUEST: "no training listens for requests here",
 }
 
 

@@ -7,7 +7,7 @@ from bisect import bisect_left, insort
 from collections.abc import Iterable, Iterator, Sequence
 from typing import overload
 
-MOST = 4096
+MOST = 2048
 """Numbers in one piece. To move half of them is quicker than to look a few more pieces through."""
 
 
