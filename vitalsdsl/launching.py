@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from vitalsdsl.errors import UsageError, VitalsError
-from vitalsdsl.feeds import Feed, Target, Wanted, target
+from vitalsdsl.feeds import Feed, Target, Wanted, schemes, target
 from vitalsdsl.journal import HOME_VARIABLE, file_name
 from vitalsdsl.policy import LoadedPolicy
 from vitalsdsl.watcher import Assignment, Shows, Watcher
@@ -77,7 +77,7 @@ def launch(policy: LoadedPolicy, reference: str, command: Sequence[str], home: P
     for launcher in launchers:
         environment |= launcher.environment(environment)
         folder = launcher.folder(environment)
-        if folder:
+        if folder.partition(":")[0] in schemes():
             targets.append(Unattended(target(folder, Wanted(finished=True, step_key=policy.axis)), home))
     try:
         child = subprocess.Popen(list(command), env=environment)

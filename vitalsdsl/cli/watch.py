@@ -183,7 +183,7 @@ class _Lines(_Shown):
         name = printable(run.feed.info.name)
         for decision in reading.decisions:
             click.echo(f"{name}  {transition_line(decision.transition)}")
-            if decision.acts:
+            if decision.transition.to > decision.transition.from_:
                 click.echo(f"{'':{len(name)}}  {self._does}: {printable(decision.text)}")
         if reading.is_over:
             click.echo(f"{name}  has ended, {run.level.word}, at step {run.step}")

@@ -1,0 +1,201 @@
+"""`vitals watch` and `vitals run` as programs: what they print, what they exit with, what they leave."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+from feeding import ScriptedRun, ScriptedTarget, rows
+
+from vitalsdsl.cli.app import vitals
+from vitalsdsl.errors import TrackerError
+from vitalsdsl.feeds import Wanted
+
+POLICY = 'policy p\nrule hot { when loss > 3 for 3 steps -> orange because "loss is {loss}" }\n'
+
+
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    (tmp_path / "p.vitals").write_text(POLICY)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    monkeypatch.delenv("VITALS_HOME", raising=False)
+    monkeypatch.delenv("VITALS_CONTROL", raising=False)
+    return tmp_path
+
+
+@pytest.fixture
+def run(monkeypatch: pytest.MonkeyPatch) -> ScriptedRun:
+    """The run behind every target; `asked` keeps the references and what was wanted of them."""
+    scripted = ScriptedRun("a", rows([1.0] * 10 + [4.0] * 5))
+    scripted.go_on(over=True)
+    scripted.asked = []  # type: ignore[attr-defined]
+
+    def target(reference: str, wanted: Wanted) -> ScriptedTarget:
+        scripted.asked.append((reference, wanted))  # type: ignore[attr-defined]
+        return ScriptedTarget(scripted)
+
+    monkeypatch.setattr("vitalsdsl.cli.watch.target", target)
+    return scripted
+
+
+def call(*arguments: str) -> Result:
+    return CliRunner().invoke(vitals, ["watch", *arguments])
+
+
+def test_once_reads_acts_and_ends(project: Path, run: ScriptedRun) -> None:
+    result = call("--once", "p.vitals", "mlflow:abc")
+    assert (result.exit_code, result.stdout.splitlines()) == (0, [
+        "a  step      12  green -> orange  hot: loss is 4",
+        "   does: alert, tag, pause",
+        "a  has ended, orange, at step 14",
+    ])  # fmt: skip
+    assert run.port.level.word == "orange" and len(run.port.alerts) == 1
+    again = call("--once", "p.vitals", "mlflow:abc")
+    assert "hot" not in again.stdout and len(run.port.alerts) == 1
+
+
+def test_json_lines_say_what_was_done(project: Path, run: ScriptedRun) -> None:
+    lines = [
+        json.loads(line) for line in call("--once", "--format", "jsonl", "p.vitals", "mlflow:abc").stdout.splitlines()
+    ]
+    assert [(line["step"], line["to"], line["does"]) for line in lines] == [(12, "orange", "alert, tag, pause")]
+
+
+def test_a_dry_run_says_what_it_would_do_and_leaves_nothing(project: Path, run: ScriptedRun) -> None:
+    result = call("--once", "--dry-run", "p.vitals", "mlflow:abc")
+    assert "   would do: alert, tag, pause" in result.stdout
+    assert run.port.calls == 0
+    assert not (project / ".vitals").exists()
+
+
+@pytest.mark.parametrize(("level", "code"), [("yellow", 3), ("orange", 3), ("red", 0)])
+def test_a_level_that_is_reached_can_fail_a_cron_job(project: Path, run: ScriptedRun, level: str, code: int) -> None:
+    assert call("--once", "--fail-on", level, "p.vitals", "mlflow:abc").exit_code == code
+
+
+def test_requests_go_to_the_control_folder_where_one_is_named(project: Path, run: ScriptedRun) -> None:
+    run.port.can = frozenset()
+    assert "nobody listens" in call("--once", "p.vitals", "mlflow:abc").stdout
+    run.port.can = frozenset()
+    call("--once", "--home", "other", "--control", "control", "p.vitals", "mlflow:abc")
+    asked = CliRunner().invoke(vitals, ["requests", "a", "--control", "control"])
+    assert asked.stdout.split(maxsplit=1)[1] == "open  pause by hot at step 12: loss is 4\n"
+    resumed = CliRunner().invoke(vitals, ["resume", "a", "--control", "control", "--because", "loader mended"])
+    assert resumed.exit_code == 0
+    asked = CliRunner().invoke(vitals, ["requests", "a", "--control", "control", "--format", "jsonl"])
+    assert [json.loads(line)["action"] for line in asked.stdout.splitlines()] == ["pause", "resume"]
+
+
+def test_the_configuration_says_what_is_watched(project: Path, run: ScriptedRun) -> None:
+    (project / "vitals.toml").write_text(
+        'home = "kept"\n[[policies]]\ntarget = "mlflow:experiments/llm-*"\npolicy = "p.vitals"\n'
+        'tags = { team = "nlp", baseline = true }\n'
+    )
+    (project / "below").mkdir()
+    os.chdir(project / "below")
+    assert "green -> orange" in call("--once").stdout
+    ((reference, wanted),) = run.asked  # type: ignore[attr-defined]
+    assert reference == "mlflow:experiments/llm-*" and wanted.tags == {"team": "nlp", "baseline": None}
+    assert (project / "kept" / "watch.db").exists()
+
+
+WRONG: dict[str, tuple[list[str], str]] = {
+    "no target": (["p.vitals"], "no target given"),
+    "nothing at all": ([], "no target given"),
+    "no such policy": (["q.vitals", "mlflow:abc"], "q.vitals"),
+    "a level that is none": (["--fail-on", "purple", "p.vitals", "mlflow:abc"], "purple"),
+    "a tag without a name": (["--tag", "=x", "p.vitals", "mlflow:abc"], "write it as name=value"),
+}
+
+
+@pytest.mark.parametrize("case", WRONG)
+def test_wrong_usage_is_one_clear_message(project: Path, run: ScriptedRun, case: str) -> None:
+    arguments, said = WRONG[case]
+    result = call("--once", *arguments)
+    assert result.exit_code == 2 and said in result.output and "Traceback" not in result.output
+
+
+def test_a_target_that_nothing_reads_is_said(project: Path) -> None:
+    result = call("--once", "p.vitals", "sacred:abc")
+    assert result.exit_code == 2 and "nothing here watches `sacred:abc`" in result.output
+
+
+def test_a_tracker_that_refuses_is_one_message(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    target = ScriptedTarget()
+    target.failures = [TrackerError("the key is refused: see WANDB_API_KEY", is_final=True)]
+    monkeypatch.setattr("vitalsdsl.cli.watch.target", lambda reference, wanted: target)
+    result = call("--once", "p.vitals", "wandb:a/b")
+    assert (result.exit_code, result.output) == (2, "error: the key is refused: see WANDB_API_KEY\n")
+
+
+def test_no_runs_is_said(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("vitalsdsl.cli.watch.target", lambda reference, wanted: ScriptedTarget())
+    assert "no runs found in wandb:a/b" in call("--once", "p.vitals", "wandb:a/b").stderr
+
+
+def test_channels_without_their_package_are_said_before_anything_is_watched(
+    project: Path, run: ScriptedRun, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (project / "vitals.toml").write_text('[channels.team]\nurl = "env:TEAM"\n')
+    monkeypatch.setattr("vitalsdsl.channels.entry_points", lambda group: [])
+    result = call("--once", "p.vitals", "mlflow:abc")
+    assert result.exit_code == 2 and "pip install 'vitalsdsl[notify]'" in result.output and not run.port.alerts
+
+
+# -------------------------------------------------------------------- vitals run
+
+
+def start(project: Path, *command: str, **more: Any) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-m", "vitalsdsl", "run", "p.vitals", "--", *command],
+        cwd=project, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **more,
+    )  # fmt: skip
+
+
+def test_a_command_runs_with_the_policy_in_its_environment_and_its_own_exit_code(project: Path) -> None:
+    code = "import os, sys; print(os.environ['VITALS_POLICY']); print(sys.argv[1:]); sys.exit(7)"
+    child = start(project, sys.executable, "-c", code, "--flag", "x y")
+    out, _ = child.communicate(timeout=120)
+    assert child.returncode == 7
+    assert out.splitlines() == [str(project / "p.vitals"), "['--flag', 'x y']"]
+
+
+def test_the_scripts_own_sitecustomize_still_runs(project: Path) -> None:
+    (project / "site").mkdir()
+    (project / "site" / "sitecustomize.py").write_text("print('theirs')\n")
+    child = start(project, sys.executable, "-c", "print('script')", env={**os.environ, "PYTHONPATH": os.pathsep.join(
+        [str(project / "site"), *filter(None, [os.environ.get("PYTHONPATH")])])})  # fmt: skip
+    out, _ = child.communicate(timeout=120)
+    assert out.splitlines()[-2:] == ["theirs", "script"]
+
+
+def test_a_signal_is_passed_on(project: Path) -> None:
+    code = "import signal, sys, time\nsignal.signal(signal.SIGTERM, lambda *_: sys.exit(5))\nprint('up', flush=True)\ntime.sleep(60)"
+    child = start(project, sys.executable, "-c", code)
+    assert child.stdout is not None and child.stdout.readline() == "up\n"
+    child.send_signal(signal.SIGTERM)
+    began = time.monotonic()
+    assert child.wait(60) == 5
+    assert time.monotonic() - began < 45
+
+
+@pytest.mark.parametrize(("command", "said"), [(["no-such-program"], "cannot be started"), ([], "no command given")])
+def test_a_command_that_cannot_be_run_is_said(project: Path, command: list[str], said: str) -> None:
+    child = start(project, *command)
+    _, err = child.communicate(timeout=120)
+    assert child.returncode == 2 and (said in err or "Missing argument" in err) and "Traceback" not in err
+
+
+def test_a_command_that_is_killed_gives_the_shells_code(project: Path) -> None:
+    child = start(project, sys.executable, "-c", "import os; os.kill(os.getpid(), 9)")
+    child.communicate(timeout=120)
+    assert child.returncode == 137
