@@ -17,11 +17,11 @@ from tests.acting import QUICK, START, G, O, R, Y, change, dispatcher, policy, s
 from vitalsdsl.decision import Decision
 from vitalsdsl.delivery import Retry
 from vitalsdsl.dispatch import Dispatcher
-from vitalsdsl.errors import PolicyError, UsageError
+from vitalsdsl.errors import PolicyError, TrackerError, UsageError
 from vitalsdsl.journal import Journal
 from vitalsdsl.memory import Memory
 from vitalsdsl.points import RunInfo
-from vitalsdsl.tracker import Ability, PolicyCopy
+from vitalsdsl.tracker import Ability, Alert, PolicyCopy
 from vitalsdsl.verdict import Transition
 
 
@@ -405,6 +405,37 @@ def test_tags_that_are_outdated_by_newer_ones_are_not_sent() -> None:
     gate.set()
     assert acts.close(5.0)
     assert port.level is O and len(port.levels) <= 3
+
+
+class _Refusing(Memory):
+    """Raises what it is told to, one after the other."""
+
+    def __init__(self, *errors: Exception) -> None:
+        super().__init__("refusing", [Ability.ALERT])
+        self.errors = list(errors)
+
+    def alert(self, alert: Alert) -> None:
+        self.calls += 1
+        if self.errors:
+            raise self.errors.pop(0)
+        self.alerts.append(alert)
+
+
+def test_what_is_refused_for_good_is_not_tried_again(caplog: pytest.LogCaptureFixture) -> None:
+    port = _Refusing(TrackerError("the key is refused", is_final=True))
+    acts = dispatcher("rule a { when loss > 3 -> yellow }", port, start_worker=True)
+    acts.take([change("a", 1, Y)])
+    assert acts.close(5.0)
+    assert port.calls == 1 and "cannot post `alert`: the key is refused (said once)" in caplog.text
+
+
+def test_a_port_that_asks_for_time_gets_it() -> None:
+    port = _Refusing(TrackerError("too many requests", retry_after=0.3))
+    acts = dispatcher("rule a { when loss > 3 -> yellow }", port, start_worker=True)
+    began = time.monotonic()
+    acts.take([change("a", 1, Y)])
+    assert acts.close(5.0)
+    assert len(port.alerts) == 1 and time.monotonic() - began >= 0.3
 
 
 def test_after_the_end_nothing_is_begun() -> None:

@@ -16,6 +16,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
+from vitalsdsl.errors import TrackerError
 from vitalsdsl.journal import Journal
 from vitalsdsl.ledger import Record
 from vitalsdsl.tracker import Port
@@ -44,7 +45,7 @@ class Retry:
     total: float = 120.0
 
     def pause(self, failures: int) -> float:
-        return min(self.most, self.first * 2.0 ** (failures - 1)) * _DICE.uniform(0.5, 1.0)
+        return min(self.most, self.first * 2.0 ** min(failures - 1, 60)) * _DICE.uniform(0.5, 1.0)
 
 
 @dataclass(frozen=True)
@@ -211,8 +212,12 @@ class Delivery:
             except BaseException as error:  # a port's SystemExit must not end its thread either
                 failures += 1
                 why = f"{type(error).__name__}: {error}"
+                if isinstance(error, TrackerError) and error.is_final:
+                    self._say(job, "", str(error))
+                    return why
                 self._say(job, type(error).__name__, f"{error or why}; trying again")
-            pause = self._retry.pause(failures)
+                asked = error.retry_after if isinstance(error, TrackerError) else None
+            pause = max(self._retry.pause(failures), asked or 0.0)
             if failures >= self._retry.attempts or time.monotonic() - began + pause > self._retry.total:
                 self._say(job, "", f"given up after {failures} tries: {why}")
                 return why

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from vitalsdsl.attachment import copy_of
+from vitalsdsl.delivery import Retry
 from vitalsdsl.dispatch import Dispatcher
 from vitalsdsl.errors import RunGone, StateError, TrackerError
 from vitalsdsl.feeds import Feed, Target
@@ -34,6 +35,9 @@ LOOK_AGAIN = 600.0
 
 MOST_PATIENT = 300.0
 """The longest pause, in seconds, between two tries at a tracker that does not answer."""
+
+PATIENT = Retry(attempts=100_000, first=1.0, most=MOST_PATIENT, total=86_400.0)
+"""For how long a watcher tries to deliver: a tracker that is down for an hour must not cost an alert."""
 
 _AT_THE_END = 10.0
 
@@ -201,7 +205,7 @@ class Watcher:
         info, policy = run.feed.info, run.assignment.policy
         journal = Journal(None if self._dry else journal_of(self._home, info.name, policy.name))
         ports = [*run.feed.ports(policy), *run.assignment.ports(info)]
-        dispatcher = Dispatcher(policy.policy, ports, journal, info, dry_run=self._dry)
+        dispatcher = Dispatcher(policy.policy, ports, journal, info, dry_run=self._dry, retry=PATIENT)
         watched = Watched(run.feed, policy, dispatcher, journal, self._store, self._from_now)
         if not watched.is_known:
             dispatcher.record_policy(copy_of(policy))
