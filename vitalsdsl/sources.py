@@ -1,16 +1,27 @@
-"""Recorded runs by reference: a file, a folder, `-`, or `SCHEME:…` for what an integration reads."""
+"""Recorded runs by reference: a file, a folder, `-`, or `SCHEME:…` for what an integration reads.
+
+A package that reads files or folders of a kind of its own says so by an entry point of the group `vitalsdsl.contents`,
+under the name of its reader: they need no scheme then.
+"""
 
 from __future__ import annotations
 
+import logging
 import re
 from collections.abc import Callable, Iterable, Iterator
 from importlib.metadata import EntryPoint, entry_points
+from pathlib import Path
 from typing import Protocol
 
 from vitalsdsl.errors import MissingExtraError, UsageError
 from vitalsdsl.points import Rewind, Row, RunInfo
 
+logger = logging.getLogger("vitalsdsl")
+
 GROUP = "vitalsdsl.sources"
+CONTENTS = "vitalsdsl.contents"
+HEAD = 4096
+"""How much of a file is shown to those who may know it, in bytes."""
 
 
 class Recording(Protocol):
@@ -27,9 +38,12 @@ class Recording(Protocol):
 
 Reader = Callable[..., "list[Recording]"]
 
+Recognises = Callable[[Path, bytes], bool]
+"""Whether a file that begins so, or a folder (which begins with nothing), is for the reader of the same name."""
+
 
 def schemes() -> dict[str, EntryPoint]:
-    """The installed readers: `file` for files and folders, others by the word before the colon."""
+    """The installed readers: `file` for files and folders that no other knows, others by the word before the colon."""
     return {point.name: point for point in entry_points(group=GROUP)}
 
 
@@ -39,6 +53,8 @@ def read(reference: str, *, step_key: str | None = None) -> list[Recording]:
     Raises SourceError where it cannot be read, UsageError where there is no reader for it.
     """
     scheme, rest = _split(reference)
+    if scheme == "file":
+        scheme = _by_content(rest) or scheme
     point = schemes().get(scheme)
     if point is None:
         known = ", ".join(sorted(schemes())) or "none"
@@ -57,7 +73,33 @@ def events_of(reference: str) -> Iterator[Row | Rewind]:
 
 
 def _split(reference: str) -> tuple[str, str]:
-    found = re.match(r"([a-z][a-z0-9+]+):(?!//?[^/])", reference)
+    found = re.match(r"([a-z][a-z0-9+]+):", reference)
     if found is None or found[1] == "file":
         return "file", reference.removeprefix("file:")
+    is_address = re.match(r"//?[^/]", reference[found.end() :]) is not None
+    if is_address and found[1] not in schemes():
+        return "file", reference
     return found[1], reference[found.end() :]
+
+
+def _by_content(reference: str) -> str | None:
+    """The reader that knows a file or folder; None where none does, and where there is nothing to look at."""
+    place = Path(reference)
+    try:
+        if place.is_file():
+            with place.open("rb") as file:
+                head = file.read(HEAD)
+        elif place.is_dir():
+            head = b""
+        else:
+            return None
+    except OSError:
+        return None  # the reader of files says what is wrong
+    for point in entry_points(group=CONTENTS):
+        try:
+            recognises: Recognises = point.load()
+            if recognises(place, head):
+                return point.name
+        except Exception as error:  # a package that is broken must not keep others from reading
+            logger.warning("vitals: %s cannot say whether it reads `%s`: %s", point.value, reference, error)
+    return None

@@ -38,6 +38,7 @@ class WandbAttachment:
         self.policy = policy
         self._attachment = Attachment(policy, _sharing, total_steps)
         self._rows: dict[str, Rows] = {}
+        self._definitions: dict[str, list[tuple[str, str, bool | None]]] = {}
         self._over: weakref.WeakSet[Any] = weakref.WeakSet()
         self._lock = threading.RLock()
         self._pid = os.getpid()
@@ -75,12 +76,25 @@ class WandbAttachment:
             if rows is not None:
                 rows.log(data, step, commit)
 
+    def defined(self, run: Any, pattern: str, step_metric: Any, step_sync: bool | None) -> None:
+        """W&B has taken a call of `run.define_metric`, mostly before the first row."""
+        step_metric = getattr(step_metric, "name", step_metric)
+        if os.getpid() != self._pid or not isinstance(step_metric, str):
+            return
+        with self._lock:
+            rows = self._rows.get(run.id)
+            if rows is not None:
+                rows.define(pattern, step_metric, step_sync)
+            elif run not in self._over:
+                self._definitions.setdefault(run.id, []).append((pattern, step_metric, step_sync))
+
     def ending(self, run: Any) -> None:
         """W&B is about to finish a run."""
         if os.getpid() != self._pid:
             return
         with self._lock:
             self._over.add(run)
+            self._definitions.pop(run.id, None)
         self._end(run.id)
         self._attachment.resume(run.id)
         forget(run)
@@ -99,6 +113,8 @@ class WandbAttachment:
             monitor.log(values, step, commit=rows.axis is None)
 
         rows = self._rows[run.id] = Rows(run.id, take, self.policy.axis, before)
+        for definition in self._definitions.pop(run.id, ()):
+            rows.define(*definition)
         return rows
 
     def _port(self, run: Any) -> WandbPort:

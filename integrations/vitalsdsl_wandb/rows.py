@@ -3,22 +3,23 @@
 from __future__ import annotations
 
 import logging
-import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
 from vitalsdsl.points import number
+from vitalsdsl_wandb.axis import Axis, covering
 
 logger = logging.getLogger("vitalsdsl")
 
-TRAINER_STEPS = ("train/global_step", "trainer/global_step")
-"""Keys under which trainers log their own step, W&B's counting only their calls."""
+OWN_KEYS = ("_step", "_timestamp", "_runtime")
+"""What W&B itself puts into each row."""
 
 _DEEPEST = 200
 """Deeper than that W&B itself gives up."""
 
 _WANDBS_OWN = frozenset(("", "_step", "_runtime"))
 """Top-level keys that W&B leaves out or writes itself."""
+_AFTER_ROLLBACK = "; after a rollback, call `monitor(run_id).rewind(step)`"
 
 
 Takes = Callable[[dict[str, float], int], object]
@@ -73,33 +74,50 @@ class Rows:
 
     `log(d)` commits; `commit=False` gathers; `step=n` gathers under n until a call with a later step, or one without a
     step, which joins it and commits. A step below the current one is dropped, as W&B drops it. The step on which rules
-    are evaluated is that of `axis` (a logged key), else a trainer's own step key where there is one, else W&B's.
+    are evaluated is that of `axis.Axis`. As in W&B, a metric that has a step metric is given its last value where a row
+    has none.
     """
 
     def __init__(self, run: str, take: Takes, axis: str | None = None, first: int = 0) -> None:
         self.run = run
         self.take = take
-        self.axis = axis
         self.dropped = 0
+        self._axis = Axis(axis, self._say, _AFTER_ROLLBACK)
         self._step = first
         self._open: dict[str, float] = {}
         self._parents: set[str] = set()
         self._is_open = False
-        self._newest_axis: int | None = None
+        self._has_keys = False
+        self._synced: dict[str, str] = {}
+        self._last: dict[str, float] = {}
         self._said: set[str] = set()
+
+    @property
+    def axis(self) -> str | None:
+        """The logged key that is the step; None while that is W&B's own."""
+        return self._axis.key
+
+    def define(self, pattern: str, step_metric: str, step_sync: bool | None = None) -> None:
+        """A call of `run.define_metric` with a step metric."""
+        self._axis.define(pattern, step_metric)
+        if step_sync is not False:
+            self._synced[pattern] = step_metric
 
     def log(self, data: Mapping[str, Any], step: int | None = None, commit: bool | None = None) -> None:
         """One call of `run.log`, after W&B has taken it."""
         if step is not None:
             if step < self._step:
                 self.dropped += 1
-                self._say(f"W&B drops a row whose step ({step}) is below the current one ({self._step}), so rules do")
+                self._say(
+                    "drop", f"W&B drops a row whose step ({step}) is below the current one ({self._step}), so rules do"
+                )
                 return
             if step > self._step:
                 self._commit()
                 self._step = step
         _gather(data, "", self._open, self._parents)
         self._is_open = True
+        self._has_keys = self._has_keys or bool(data)
         if commits(step, commit):
             self._commit()
             self._step += 1
@@ -112,38 +130,23 @@ class Rows:
         values, self._open = self._open, {}
         self._parents.clear()
         was_open, self._is_open = self._is_open, False
-        if was_open:
-            self.take(values, self._axis_step(values))
+        has_keys, self._has_keys = self._has_keys, False
+        if not was_open:
+            return
+        for key in OWN_KEYS:
+            values.pop(key, None)
+        if self._synced and has_keys:
+            self._sync(values)
+        self.take(values, self._axis.step(values, self._step))
 
-    def _axis_step(self, values: dict[str, float]) -> int:
-        if self.axis is None:
-            self._find_axis(values)
-        if self.axis is None:
-            self._newest_axis = self._step
-            return self._step
-        x = values.get(self.axis)
-        if x is not None and math.isfinite(x):
-            at = int(x)
-            if self._newest_axis is not None and at < self._newest_axis:
-                self._say(
-                    f"`{self.axis}` went back (from {self._newest_axis} to {at}): what is logged below a metric's "
-                    "newest step counts for no rule; after a rollback, call `monitor(run_id).rewind(step)`"
-                )
-            self._newest_axis = at
-        elif self._newest_axis is None:
-            self._say(f"rows before the first `{self.axis}` count at step 0")
-        return self._newest_axis or 0
+    def _sync(self, values: dict[str, float]) -> None:
+        """Put in the step metrics of what a row holds, as W&B does before it keeps the row."""
+        wanted = {self._synced["*"]} if "*" in self._synced else set()
+        wanted.update(key for name in values if (key := covering(self._synced, name)) is not None)
+        values.update({key: self._last[key] for key in wanted if key not in values and key in self._last})
+        self._last.update({key: values[key] for key in set(self._synced.values()) if key in values})
 
-    def _find_axis(self, values: dict[str, float]) -> None:
-        """A trainer's step that begins below W&B's steps that have counted already would make all its rows late."""
-        for key in TRAINER_STEPS:
-            x = values.get(key)
-            if x is not None and math.isfinite(x) and x >= (self._newest_axis or 0):
-                self.axis = key
-                self._say(f"the step is taken from `{key}`")
-                return
-
-    def _say(self, text: str) -> None:
-        if text.split("(")[0] not in self._said:
-            self._said.add(text.split("(")[0])
+    def _say(self, word: str, text: str) -> None:
+        if word not in self._said:
+            self._said.add(word)
             logger.warning("vitals: run %s: %s", self.run, text)

@@ -1,7 +1,8 @@
 """Where every row of a process passes: `Run.log`. W&B's call first, then ours; nothing of ours raises.
 
 What escapes: a bound `run.log` that was kept in a variable before the first `attach`, rows that W&B's core makes itself
-(TensorBoard sync, system metrics, `wandb.watch`), and other processes.
+(TensorBoard sync, system metrics, `wandb.watch`), step metrics that were defined before the first `attach`, and other
+processes.
 """
 
 from __future__ import annotations
@@ -27,6 +28,9 @@ class Sink(Protocol):
 
     def logged(self, run: Any, before: int, data: Any, step: int | None, commit: bool | None) -> None:
         """W&B has taken a call of `run.log`; `before` is the step that it was at."""
+
+    def defined(self, run: Any, pattern: str, step_metric: Any, step_sync: bool | None) -> None:
+        """W&B has taken a call of `run.define_metric`."""
 
     def ending(self, run: Any) -> None:
         """W&B is about to finish a run; until this returns, tags and alerts still get into it."""
@@ -81,7 +85,7 @@ def install(sink: Sink) -> None:
     run_type = run_class()
     _sinks.append(sink)
     # `with wandb.init()` ends a run through `__exit__`, which does not come by `finish`.
-    for name, wrap in (("log", _wrap_log), ("finish", _wrap_end), ("__exit__", _wrap_end)):
+    for name, wrap in _WRAPS.items():
         method = getattr(run_type, name)
         if not hasattr(method, _MARK):
             setattr(run_type, name, wrap(method))
@@ -95,7 +99,7 @@ def remove(sink: Sink) -> None:
     if _sinks:
         return
     run_type = run_class()
-    for name in ("log", "finish", "__exit__"):
+    for name in _WRAPS:
         method = getattr(run_type, name)
         original = getattr(method, _MARK, None)
         if original is not None and getattr(method, "__wrapped__", None) is original:
@@ -107,8 +111,11 @@ def _rebind() -> None:
     """`wandb.init` puts bound methods on the module: bind them anew for a run that is already there."""
     wandb = wandb_module()
     bound: Any = wandb.run
-    if isinstance(bound, run_class()) and getattr(wandb.log, "__self__", None) is bound:
-        wandb.log = bound.log  # type: ignore[union-attr]  # it is a run: the line above says so
+    if not isinstance(bound, run_class()):
+        return
+    for name in ("log", "define_metric"):
+        if getattr(getattr(wandb, name), "__self__", None) is bound:
+            setattr(wandb, name, getattr(bound, name))
 
 
 def _wrap_log(original: Callable[..., Any]) -> Callable[..., Any]:
@@ -154,6 +161,22 @@ def _complain(run: Any, error: Exception) -> None:
         logger.exception("vitals: a row of run %s could not be read; training goes on (said once)", kind[0])
 
 
+def _wrap_definition(original: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(original)
+    def define_metric(self: Any, *args: Any, **kwargs: Any) -> Any:
+        result = original(self, *args, **kwargs)
+        given = dict(zip(("name", "step_metric", "step_sync"), args), **kwargs)
+        for sink in tuple(_sinks):
+            try:
+                sink.defined(self, given.get("name", ""), given.get("step_metric"), given.get("step_sync"))
+            except Exception:  # as in `log`
+                logger.exception("vitals: the definition of a metric could not be read; training goes on")
+        return result
+
+    setattr(define_metric, _MARK, original)
+    return define_metric
+
+
 def _wrap_end(original: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(original)
     def end(self: Any, *args: Any, **kwargs: Any) -> Any:
@@ -166,3 +189,6 @@ def _wrap_end(original: Callable[..., Any]) -> Callable[..., Any]:
 
     setattr(end, _MARK, original)
     return end
+
+
+_WRAPS = {"log": _wrap_log, "define_metric": _wrap_definition, "finish": _wrap_end, "__exit__": _wrap_end}

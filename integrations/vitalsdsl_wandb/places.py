@@ -1,0 +1,134 @@
+"""Where W&B keeps runs on a disk: `wandb/run-20260131_120000-ID/run-ID.wandb`, one folder for each process of a run."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable
+from pathlib import Path
+
+from vitalsdsl.errors import SourceError
+from vitalsdsl_wandb.framing import BLOCK, HEADER, Frames
+from vitalsdsl_wandb.records import Decoder, Exit, RunFacts
+
+SUFFIX = ".wandb"
+_FOLDER = re.compile(r"(?:offline-)?run-(\d{8}_\d{6})-(.+)")
+_FILE = re.compile(r"run-(.+)\.wandb")
+_LOOKED_AT = 32 * BLOCK
+"""How far into a file the facts of its run are looked for; they are in its second record."""
+
+
+def is_run_file(place: Path) -> bool:
+    """Whether a path is named as W&B names the files of runs."""
+    return place.name.endswith(SUFFIX)
+
+
+def files_at(place: Path) -> list[Path]:
+    """The run files that a path stands for, in the order in which their processes began.
+
+    A file or the folder of a run stands for all files of that run beside it: a run that was resumed has a folder for
+    each time. A `wandb` folder, or a folder that holds one, stands for all runs in it. Raises OSError.
+    """
+    place = place.resolve()
+    if place.is_dir():
+        inside = [child for child in place.iterdir() if is_run_file(child)]
+        if not inside:
+            folders = [child for child in place.iterdir() if _FOLDER.fullmatch(child.name)]
+            if not folders and (place / "wandb").is_dir():
+                return files_at(place / "wandb")
+            return _in_order(_in_folders(folders))
+        return _in_order({file for one in inside for file in _with_siblings(one)})
+    return _in_order(_with_siblings(place))
+
+
+def names_a_run(place: Path) -> bool:
+    """Whether a path is named as W&B names the folder of one run."""
+    return _FOLDER.fullmatch(place.name) is not None
+
+
+def _in_folders(folders: Iterable[Path]) -> list[Path]:
+    found = []
+    for folder in folders:
+        named = _FOLDER.fullmatch(folder.name)
+        file = folder / f"run-{named[2]}{SUFFIX}" if named is not None else folder
+        if file.is_file():
+            found.append(file)
+    return found
+
+
+def _with_siblings(file: Path) -> list[Path]:
+    """The files of a run, from one of them; it alone, where it does not lie as W&B puts it."""
+    folder = file.parent
+    named = _FOLDER.fullmatch(folder.name)
+    if named is None or file.name != f"run-{named[2]}{SUFFIX}":
+        return [file]
+    same = [child for child in folder.parent.iterdir() if child.name.endswith(f"-{named[2]}")]
+    return _in_folders(child for child in same if (found := _FOLDER.fullmatch(child.name)) and found[2] == named[2])
+
+
+def _in_order(files: Iterable[Path]) -> list[Path]:
+    return sorted(files, key=order)
+
+
+def order(file: Path) -> tuple[str, str]:
+    """What sorts the files of a run by the start of their processes."""
+    return order_of(label(file))
+
+
+def order_of(name: str) -> tuple[str, str]:
+    """The same, for the label of a file."""
+    named = _FOLDER.fullmatch(name.partition("/")[0])
+    return (named[1] if named is not None else "", name)
+
+
+def label(file: Path) -> str:
+    """What a file is called in messages and cursors: its folder and its name."""
+    return f"{file.parent.name}/{file.name}"
+
+
+def run_id(file: Path) -> str:
+    """The run whose file it is, by its name."""
+    named = _FILE.fullmatch(file.name)
+    return named[1] if named is not None else file.stem
+
+
+def by_run(files: Iterable[Path]) -> dict[str, list[Path]]:
+    """The files of each run, the run that began first first."""
+    found: dict[str, list[Path]] = {}
+    for file in _in_order(files):
+        found.setdefault(run_id(file), []).append(file)
+    return found
+
+
+def facts(file: Path) -> RunFacts | None:
+    """What a file says of its run at its beginning; only the id where that is damaged; None where nothing has been
+    written yet. Raises SourceError where it is no file of a run, OSError."""
+    frames, decoder = Frames(label(file)), Decoder()
+    with file.open("rb") as stream:
+        while stream.tell() < _LOOKED_AT and (piece := stream.read(BLOCK)):
+            for record in frames.feed(piece):
+                try:
+                    found = decoder.decode(record)
+                except ValueError:
+                    continue
+                if isinstance(found, RunFacts):
+                    return found
+        return RunFacts(run_id(file)) if stream.tell() >= BLOCK or frames.damage else None
+
+
+def has_ended(file: Path) -> bool:
+    """Whether a file holds the end of its run: W&B writes it last. Raises OSError."""
+    size = file.stat().st_size
+    begin = max(0, (size // BLOCK - 1) * BLOCK)
+    frames, decoder = Frames(label(file), begin, torn=True), Decoder()
+    with file.open("rb") as stream:
+        stream.seek(begin)
+        try:
+            return any(isinstance(decoder.decode(record), Exit) for record in frames.feed(stream.read()))
+        except (SourceError, ValueError):
+            return False
+
+
+def begun(file: Path) -> bool:
+    """Whether anything has been written yet but the mark of the format."""
+    return os.stat(file).st_size > HEADER.size  # noqa: PTH116

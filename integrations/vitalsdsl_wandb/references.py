@@ -1,0 +1,61 @@
+"""What `wandb:…` refers to: a path on this disk, or a run or project on the server."""
+
+from __future__ import annotations
+
+import importlib
+from pathlib import Path
+from typing import Any
+
+from vitalsdsl.errors import UsageError
+from vitalsdsl.feeds import Target, Wanted
+from vitalsdsl.sources import Recording
+from vitalsdsl_wandb import places, recorded
+from vitalsdsl_wandb.framing import HEADER, MAGIC
+from vitalsdsl_wandb.tail import LocalTarget
+
+_REMOTE = "vitalsdsl_wandb.remote"
+
+
+def read(rest: str, *, step_key: str | None = None) -> list[Recording]:
+    """The recorded runs behind what stands after `wandb:`. Raises SourceError, UsageError."""
+    if is_path(rest):
+        return list(recorded.read(rest, step_key=step_key))
+    found: list[Recording] = _remote(rest).read(rest, step_key)
+    return found
+
+
+def target(rest: str, wanted: Wanted) -> Target:
+    """The runs to watch behind what stands after `wandb:`. Raises UsageError."""
+    if not is_path(rest):
+        found: Target = _remote(rest).target(rest, wanted)
+        return found
+    place = Path(rest).expanduser()
+    if not place.exists():
+        raise UsageError(f"there is no `{rest}`")
+    if not place.is_dir() and not places.is_run_file(place):
+        raise UsageError(f"`{rest}` is neither a `.wandb` file nor a folder with runs of W&B")
+    return LocalTarget(place, wanted)
+
+
+def is_path(rest: str) -> bool:
+    """Whether this names something on this disk: it is there, or it is written as a path."""
+    return rest.startswith((".", "/", "~")) or rest.endswith(places.SUFFIX) or Path(rest).exists()
+
+
+def recognises(place: Path, head: bytes) -> bool:
+    """Whether a file begins as W&B's run files do, or a folder is that of a run, or one with such folders."""
+    if place.is_file():
+        return head.startswith(HEADER.pack(*MAGIC, 0)[:6])
+    return any(places.is_run_file(child) or places.names_a_run(child) for child in place.iterdir())
+
+
+def _remote(rest: str) -> Any:
+    try:
+        return importlib.import_module(_REMOTE)
+    except ModuleNotFoundError as error:
+        if error.name != _REMOTE:
+            raise
+        raise UsageError(
+            f"`wandb:{rest}` is no path on this disk, and runs on a server cannot be read here: give the `.wandb` file "
+            "of the run or its folder"
+        ) from error

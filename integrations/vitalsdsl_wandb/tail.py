@@ -1,0 +1,165 @@
+"""Watching runs of W&B by the files that they write on this disk, online or not. wandb itself is not needed.
+
+A process that was killed leaves no end in its file, and a silent file may be that of a slow run: only the end that W&B
+writes is one. A later process of the same run goes on with it.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+
+from vitalsdsl.errors import RunGone, SourceError, TrackerError
+from vitalsdsl.feeds import Batch, Cursor, Wanted
+from vitalsdsl.points import Rewind, Row, RunInfo
+from vitalsdsl.policy import LoadedPolicy
+from vitalsdsl.tracker import Port
+from vitalsdsl_wandb import places
+from vitalsdsl_wandb.local import LocalRun
+from vitalsdsl_wandb.records import RunFacts
+
+POINTS = 10_000
+"""How many points a batch holds at most, but for one row that has more."""
+
+STALE = 24 * 3600.0
+"""Seconds after which a file without an end, of a run that was already there, is taken for one of a killed process."""
+
+
+class LocalFeed:
+    """One run on this disk. `entity` and `project` are empty where its own process did not know them.
+
+    `files` gives the files of the run that are there now, the first process first.
+    """
+
+    def __init__(self, facts: RunFacts, files: Callable[[], Sequence[Path]], step_key: str | None = None) -> None:
+        self.run_id = facts.run_id
+        self.entity = facts.entity
+        self.project = facts.project
+        self._files = files
+        self._step_key = step_key
+
+    @property
+    def uri(self) -> str:
+        """`wandb:ENTITY/PROJECT/RUN_ID`, as for the same run on its server; `wandb:local/RUN_ID` where that is not known."""
+        if self.entity and self.project:
+            return f"wandb:{self.entity}/{self.project}/{self.run_id}"
+        return f"wandb:local/{self.run_id}"
+
+    @property
+    def info(self) -> RunInfo:
+        return RunInfo(self.run_id)
+
+    @property
+    def is_online(self) -> bool:
+        """Whether its newest process sends to a server, so that something can be posted there."""
+        files = self._files()
+        return bool(files) and not files[-1].parent.name.startswith("offline-")
+
+    def read(self, cursor: Cursor | None) -> Batch:
+        run = LocalRun(self._files, self._step_key, cursor, live=True)
+        events: list[Row | Rewind] = []
+        points = 0
+        more = False
+        try:
+            for found in run.read():
+                events += found
+                points += sum(1 if isinstance(event, Rewind) else 1 + len(event.values) for event in found)
+                if points >= POINTS:
+                    more = True
+                    break
+        except SourceError as problem:
+            raise TrackerError(str(problem), is_final=True) from problem
+        except FileNotFoundError as problem:
+            raise RunGone(f"the files of run {self.run_id} are there no longer") from problem
+        except OSError as problem:
+            raise TrackerError(f"run {self.run_id} cannot be read: {_reason(problem)}") from problem
+        return Batch(tuple(events), run.cursor(), more, run.is_over and not more, tuple(run.notes))
+
+    def ports(self, policy: LoadedPolicy) -> Sequence[Port]:
+        """None: a file of W&B's is its own process's to write."""
+        return ()
+
+    def close(self) -> None:
+        """Nothing is open between readings."""
+
+
+class LocalTarget:
+    """What a path stands for: one run (its file, its folder), or all runs in a `wandb` folder, new ones as they begin.
+
+    A run is there once its process has written of it, which older releases of W&B do late. A run that the path names is
+    always found. In a folder, those that have ended are found only if `wanted`, or if they began since the target was
+    made.
+    """
+
+    def __init__(self, place: Path, wanted: Wanted) -> None:
+        self._place = place.resolve()
+        self._wanted = wanted
+        self._earlier: set[str] | None = None
+        self._facts: dict[Path, RunFacts] = {}
+        self._ended: dict[Path, tuple[int, bool]] = {}
+
+    def find(self) -> Sequence[LocalFeed]:
+        try:
+            runs = places.by_run(self._present())
+        except OSError as problem:
+            raise TrackerError(f"`{self._place}` cannot be read: {_reason(problem)}") from problem
+        if self._earlier is None:
+            self._earlier = set(runs)
+        found = []
+        for run_id, files in runs.items():
+            try:
+                facts = self._facts_of(files[0])
+                if facts is not None and self._is_wanted(run_id, facts, files[-1]):
+                    found.append(LocalFeed(facts, partial(places.files_at, files[0]), self._wanted.step_key))
+            except (SourceError, OSError) as problem:
+                if self._names_a_run():
+                    raise TrackerError(str(problem), is_final=isinstance(problem, SourceError)) from problem
+        return found
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+    def _present(self) -> list[Path]:
+        if self._place.exists():
+            return places.files_at(self._place)
+        if self._names_a_run():
+            return []
+        raise FileNotFoundError(2, "it is there no longer")
+
+    def _names_a_run(self) -> bool:
+        return places.is_run_file(self._place) or places.names_a_run(self._place)
+
+    def _facts_of(self, file: Path) -> RunFacts | None:
+        known = self._facts.get(file)
+        if known is None:
+            known = places.facts(file)
+            if known is not None:
+                self._facts[file] = known
+        return known
+
+    def _is_wanted(self, run_id: str, facts: RunFacts, newest: Path) -> bool:
+        if not _has_tags(facts.tags, self._wanted):
+            return False
+        if self._wanted.finished or self._names_a_run() or run_id not in (self._earlier or ()):
+            return True
+        written = newest.stat()
+        if time.time() - written.st_mtime > STALE:
+            return False
+        known = self._ended.get(newest)
+        if known is None or known[0] != written.st_size:
+            known = self._ended[newest] = (written.st_size, places.has_ended(newest))
+        return not known[1]
+
+
+def _has_tags(tags: Sequence[str], wanted: Wanted) -> bool:
+    """Whether a run has the tags: `NAME`, or `NAME:VALUE` as W&B's tags are texts."""
+    return all(
+        any(tag == name or tag.startswith(f"{name}:") for tag in tags) if value is None else f"{name}:{value}" in tags
+        for name, value in wanted.tags.items()
+    )
+
+
+def _reason(problem: OSError) -> str:
+    return (problem.strerror or str(problem)).lower()
