@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import click
 
 from vitalsdsl.cli.app import EXIT_LEVEL, fail
@@ -49,7 +51,8 @@ def command(
     """The transitions that POLICY gives on recorded runs.
 
     A SOURCE is a log file or folder (its format is found by content), `-` for JSON lines on standard input, or
-    `mlflow:RUN_ID`. With --policy-of only SOURCEs are given, or none for that run itself.
+    `mlflow:RUN_ID`, or `wandb:PATH` for runs of W&B on this disk. With --policy-of only SOURCEs are given, or none for
+    that run itself.
     """
     policy, sources = _asked(words, policy_of)
     loaded = load(policy, settings=settings, profile=profile)
@@ -81,8 +84,7 @@ def axis_of(loaded: LoadedPolicy) -> str | None:
 
 def _replay(loaded: LoadedPolicy, recording: Recording, form: str) -> Level:
     info = recording.info
-    for note in info.notes:
-        click.echo(f"{printable(info.name)}: {printable(note)}", err=True)
+    _say(info.name, info.notes)
     stream = Stream(loaded.policy, info.name, loaded.digest, keep_all=True, total_steps=info.total_steps)
     worst, count, rows = Level.GREEN, 0, 0
     if form == "text":
@@ -92,9 +94,15 @@ def _replay(loaded: LoadedPolicy, recording: Recording, form: str) -> Level:
         new = stream.rewind(event.step) if isinstance(event, Rewind) else stream.push_row(event)
         worst, count = _show(new, form, worst, count)
     worst, count = _show(stream.finish(), form, worst, count)
+    _say(info.name, getattr(recording, "late_notes", ()))
     if form == "text":
         _summary(stream, rows, count)
     return worst
+
+
+def _say(name: str, notes: Iterable[str]) -> None:
+    for note in notes:
+        click.echo(f"{printable(name)}: {printable(note)}", err=True)
 
 
 def _show(transitions: list[Transition], form: str, worst: Level, count: int) -> tuple[Level, int]:
