@@ -12,6 +12,9 @@ from vitalsdsl_wandb.framing import BLOCK, HEADER, Frames
 from vitalsdsl_wandb.records import Decoder, Exit, RunFacts
 
 SUFFIX = ".wandb"
+FOLDERS = (".wandb", "wandb")
+"""What W&B calls its own folder in a script's: the first, where there is one."""
+
 _FOLDER = re.compile(r"(?:offline-)?run-(\d{8}_\d{6})-(.+)")
 _FILE = re.compile(r"run-(.+)\.wandb")
 _LOOKED_AT = 32 * BLOCK
@@ -20,7 +23,7 @@ _LOOKED_AT = 32 * BLOCK
 
 def is_run_file(place: Path) -> bool:
     """Whether a path is named as W&B names the files of runs."""
-    return place.name.endswith(SUFFIX)
+    return place.suffix == SUFFIX
 
 
 def files_at(place: Path) -> list[Path]:
@@ -31,12 +34,12 @@ def files_at(place: Path) -> list[Path]:
     """
     place = place.resolve()
     if place.is_dir():
-        inside = [child for child in place.iterdir() if is_run_file(child)]
+        children = list(place.iterdir())
+        inside = [child for child in children if is_run_file(child)]
         if not inside:
-            folders = [child for child in place.iterdir() if _FOLDER.fullmatch(child.name)]
-            if not folders and (place / "wandb").is_dir():
-                return files_at(place / "wandb")
-            return _in_order(_in_folders(folders))
+            folders = [child for child in children if names_a_run(child)]
+            own = next((place / name for name in FOLDERS if (place / name).is_dir()), None)
+            return files_at(own) if own is not None and not folders else _in_order(_in_folders(folders))
         return _in_order({file for one in inside for file in _with_siblings(one)})
     return _in_order(_with_siblings(place))
 

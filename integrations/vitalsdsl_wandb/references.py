@@ -25,14 +25,17 @@ def read(rest: str, *, step_key: str | None = None) -> list[Recording]:
 
 
 def target(rest: str, wanted: Wanted) -> Target:
-    """The runs to watch behind what stands after `wandb:`. Raises UsageError."""
+    """The runs to watch behind what stands after `wandb:`. Raises UsageError.
+
+    W&B's own folder need not be there yet: the first run makes it.
+    """
     if not is_path(rest):
         found: Target = _remote(rest).target(rest, wanted)
         return found
     place = Path(rest).expanduser()
-    if not place.exists():
+    if not place.exists() and not (place.name in places.FOLDERS and place.parent.is_dir()):
         raise UsageError(f"there is no `{rest}`")
-    if not place.is_dir() and not places.is_run_file(place):
+    if place.exists() and not place.is_dir() and not places.is_run_file(place):
         raise UsageError(f"`{rest}` is neither a `.wandb` file nor a folder with runs of W&B")
     return LocalTarget(place, wanted)
 

@@ -52,6 +52,11 @@ class LocalFeed:
         return RunInfo(self.run_id)
 
     @property
+    def interval(self) -> float:
+        """A file is looked at every second, which costs next to nothing."""
+        return 1.0
+
+    @property
     def is_online(self) -> bool:
         """Whether its newest process sends to a server, so that something can be posted there."""
         files = self._files()
@@ -100,6 +105,10 @@ class LocalTarget:
         self._facts: dict[Path, RunFacts] = {}
         self._ended: dict[Path, tuple[int, bool]] = {}
 
+    @property
+    def is_open(self) -> bool:
+        return not self._names_a_run()
+
     def find(self) -> Sequence[LocalFeed]:
         try:
             runs = places.by_run(self._present())
@@ -122,11 +131,8 @@ class LocalTarget:
         """Nothing is open."""
 
     def _present(self) -> list[Path]:
-        if self._place.exists():
-            return places.files_at(self._place)
-        if self._names_a_run():
-            return []
-        raise FileNotFoundError(2, "it is there no longer")
+        """The files that are there; none before the first run makes W&B's folder, and after it is deleted."""
+        return places.files_at(self._place) if self._place.exists() else []
 
     def _names_a_run(self) -> bool:
         return places.is_run_file(self._place) or places.names_a_run(self._place)

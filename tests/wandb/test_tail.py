@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -312,6 +313,17 @@ def test_a_file_of_an_unknown_version_is_refused_for_good(tmp_path: Path) -> Non
 def test_a_path_that_is_not_there_is_said_at_once(rest: str) -> None:
     with pytest.raises(UsageError, match="there is no"):
         target(rest, Wanted())
+
+
+def test_the_folder_of_wandb_may_come_later_and_go(tmp_path: Path) -> None:
+    runs = target(str(tmp_path / "wandb"), Wanted())
+    assert runs.is_open and runs.find() == []
+    file = w.write(tmp_path / "wandb", "a", [w.run("a"), w.history({"a": 1}, 0), w.end()])
+    (feed,) = runs.find()
+    assert feed.info.name == "a" and feed.interval == 1
+    assert not target(str(file), Wanted()).is_open
+    shutil.rmtree(tmp_path / "wandb")
+    assert runs.find() == []
 
 
 def test_a_file_of_another_kind_is_said_at_once(tmp_path: Path) -> None:
