@@ -74,8 +74,8 @@ class Rows:
 
     `log(d)` commits; `commit=False` gathers; `step=n` gathers under n until a call with a later step, or one without a
     step, which joins it and commits. A step below the current one is dropped, as W&B drops it. The step on which rules
-    are evaluated is that of `axis.Axis`. As in W&B, a metric that has a step metric is given its last value where a row
-    has none.
+    are evaluated is that of `axis.Axis`. As in W&B, a row that has a metric but not its step metric is given the last
+    value of that, or 0 before the first.
     """
 
     def __init__(self, run: str, take: Takes, axis: str | None = None, first: int = 0) -> None:
@@ -143,7 +143,7 @@ class Rows:
         """Put in the step metrics of what a row holds, as W&B does before it keeps the row."""
         wanted = {self._synced["*"]} if "*" in self._synced else set()
         wanted.update(key for name in values if (key := covering(self._synced, name)) is not None)
-        values.update({key: self._last[key] for key in wanted if key not in values and key in self._last})
+        values.update({key: self._last.get(key, 0.0) for key in wanted if key not in values})
         self._last.update({key: values[key] for key in set(self._synced.values()) if key in values})
 
     def _say(self, word: str, text: str) -> None:

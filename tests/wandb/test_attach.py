@@ -131,12 +131,12 @@ def test_the_same_policy_twice_is_attached_once(offline: Path, seen: Seen) -> No
 
 
 def test_detached_wandb_is_as_it_was(offline: Path, seen: Seen) -> None:
-    methods = (wandb.Run.log, wandb.Run.finish, wandb.Run.__exit__)
+    methods = (wandb.Run.log, wandb.Run.define_metric, wandb.Run.finish, wandb.Run.__exit__)
     run = wandb.init(project="p")
     attachment = vitalsdsl_wandb.attach(POLICY)
     wandb.log({"loss": 1})
     attachment.detach()
-    assert (wandb.Run.log, wandb.Run.finish, wandb.Run.__exit__) == methods
+    assert (wandb.Run.log, wandb.Run.define_metric, wandb.Run.finish, wandb.Run.__exit__) == methods
     wandb.log({"loss": 2})
     run.finish()
     assert len(seen[run.id]) == 1 and len(history(transaction_log(offline, run.id))) == 2
@@ -303,6 +303,9 @@ class OnlyRows:
 
     def logged(self, run: Any, before: int, data: Any, step: int | None, commit: bool | None) -> None:
         self.rows.log(data, step, commit)
+
+    def defined(self, run: Any, pattern: str, step_metric: Any, step_sync: bool | None) -> None:
+        self.rows.define(pattern, step_metric, step_sync)
 
     def ending(self, run: Any) -> None:
         self.rows.finish()

@@ -151,6 +151,58 @@ def test_a_trainers_step_that_begins_below_the_steps_so_far_is_not_taken() -> No
     assert [step for step, _ in rows_of(*calls)] == [0, 1, 2, 3, 4, 5]
 
 
+def defined(definitions: list[tuple[str, str]], *rows: dict[str, Any], sync: bool | None = None) -> Taken:
+    taken = Taken()
+    one = Rows("run", taken)
+    for pattern, key in definitions:
+        one.define(pattern, key, sync)
+    for row in rows:
+        one.log(row)
+    return taken
+
+
+def test_the_step_metric_of_all_metrics_is_the_step_and_outranks_a_trainers() -> None:
+    row = {"a": 1, "k": 20, "train/global_step": 500}
+    assert defined([("*", "k")], row)[0][0] == 20
+    assert defined([("a", "k"), ("train/*", "k")], row)[0][0] == 20
+    assert defined([("b", "k")], row)[0][0] == 500
+
+
+def test_step_metrics_of_some_metrics_or_several_are_not_the_step() -> None:
+    assert [step for step, _ in defined([("a", "k")], {"b": 1}, {"a": 1, "k": 20})] == [0, 1]
+    assert [step for step, _ in defined([("a", "k"), ("b", "l")], {"a": 1, "k": 20, "l": 30})] == [0]
+
+
+def test_a_row_without_its_step_metric_is_given_the_last_one_as_in_wandb() -> None:
+    rows = ({"a": 1}, {"a": 2, "k": 20}, {"a": 3}, {}, {"t": "text"}, {"b": 4, "k": 21})
+    assert defined([("*", "k")], *rows) == [
+        (0, {"a": 1.0, "k": 0.0}),
+        (20, {"a": 2.0, "k": 20.0}),
+        (20, {"a": 3.0, "k": 20.0}),
+        (20, {}),
+        (20, {"k": 20.0}),
+        (21, {"b": 4.0, "k": 21.0}),
+    ]
+    assert defined([("a", "k")], {"a": 1, "k": 5}, {"b": 2}, {"a": 3})[1:] == [
+        (5, {"b": 2.0}),
+        (5, {"a": 3.0, "k": 5.0}),
+    ]
+    assert defined([("*", "k")], *rows[:3], sync=False)[2] == (20, {"a": 3.0})
+
+
+def test_a_trainers_step_that_has_just_counted_as_wandbs_is_not_taken() -> None:
+    """The row before, at W&B's step 0, has closed: another row of that step would be read by no rule."""
+    assert [step for step, _ in rows_of(({"a": 1}, {}), ({"a": 2, "train/global_step": 0}, {}))] == [0, 1]
+
+
+def test_wandbs_own_step_can_be_named_as_the_axis() -> None:
+    assert [s for s, _ in rows_of(*(({"a": 1, "train/global_step": 9}, {}) for _ in "ab"), axis="_step")] == [0, 1]
+
+
+def test_what_wandb_calls_its_own_is_no_metric() -> None:
+    assert rows_of(({"a": 1, "_timestamp": 5, "_step": 9, "_runtime": 2}, {})) == [(0, {"a": 1.0})]
+
+
 def test_an_axis_that_goes_back_is_said_once(caplog: pytest.LogCaptureFixture) -> None:
     rows_of(*(({"a": 1, "k": k}, {}) for k in (10, 20, 15, 12)), axis="k")
     assert caplog.text.count("went back") == 1 and "`monitor(run_id).rewind(step)`" in caplog.text

@@ -123,6 +123,25 @@ def test_the_level_is_logged_with_the_next_row_and_moves_no_row(
     assert rows == plain
 
 
+@pytest.mark.parametrize("first", [True, False], ids=["attached first", "begun first"])
+def test_step_metrics_that_a_script_defines_are_known_by_whatever_name_it_calls(
+    offline: Path, seen: Seen, first: bool
+) -> None:
+    if first:
+        vitalsdsl_wandb.attach(POLICY)
+    run = wandb.init(project="p")
+    vitalsdsl_wandb.attach(POLICY)
+    epoch = wandb.define_metric("epoch")
+    wandb.define_metric("*", step_metric=epoch)
+    run.define_metric("loss", "epoch", summary="min")
+    for data in ({"loss": 1}, {"loss": 2, "epoch": 30}, {"a": 3}, {"loss": 4, "epoch": 31, "n": {"m": 1}}, {"t": "x"}):
+        wandb.log(data)
+    run.finish()
+    assert [step for step, _ in seen[run.id]] == [0, 30, 30, 31, 31]
+    ours = [(at, row) for at, (_, row) in enumerate(seen[run.id])]
+    assert same(ours, kept(offline, run.id))
+
+
 def test_calls_of_several_threads_are_all_seen(offline: Path, seen: Seen) -> None:
     vitalsdsl_wandb.attach(POLICY)
     with wandb.init(project="p") as run:
