@@ -4,7 +4,7 @@ VENV ?= .venv
 BIN = $(VENV)/bin
 PIP = $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
-.PHONY: demo test lint wheel-test update clean
+.PHONY: demo test lint wheel-test matrix update clean
 
 demo: $(VENV)/demo-installed
 	$(BIN)/vitals demo
@@ -25,6 +25,10 @@ wheel-test: $(VENV)/dev-installed
 	$(PYTHON) -m venv build/wheel/venv
 	build/wheel/venv/bin/python -m pip install --quiet --disable-pip-version-check build/wheel/*.whl
 	build/wheel/venv/bin/python tests/wheel_check.py
+
+# What older releases of W&B write, each installed into an environment of its own: some minutes, and not part of `test`.
+matrix: $(VENV)/dev-installed
+	$(BIN)/python tests/wandb/older_sdks.py
 
 update: $(VENV)/dev-installed
 	$(BIN)/python -m pytest --update

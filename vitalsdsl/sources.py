@@ -1,7 +1,8 @@
 """Recorded runs by reference: a file, a folder, `-`, or `SCHEME:…` for what an integration reads.
 
-A package that reads files or folders of a kind of its own says so by an entry point of the group `vitalsdsl.contents`,
-under the name of its reader: they need no scheme then.
+A package that reads binary files or folders of a kind of its own says so by an entry point of the group
+`vitalsdsl.contents`, under the name of its reader: they need no scheme then. (A further format of text logs is an entry
+point of `vitalsdsl.formats`, for the reader of files.)
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ class Recording(Protocol):
 Reader = Callable[..., "list[Recording]"]
 
 Recognises = Callable[[Path, bytes], bool]
-"""Whether a file that begins so, or a folder (which begins with nothing), is for the reader of the same name."""
+"""Whether a binary file that begins so, or a folder (which begins with nothing), is for the reader of the same name."""
 
 
 def schemes() -> dict[str, EntryPoint]:
@@ -95,6 +96,8 @@ def _by_content(reference: str) -> str | None:
             return None
     except OSError:
         return None  # the reader of files says what is wrong
+    if head and b"\0" not in head:
+        return None  # a text log: nobody need be loaded to be asked
     for point in entry_points(group=CONTENTS):
         try:
             recognises: Recognises = point.load()

@@ -201,18 +201,24 @@ def test_a_wandb_folder_is_all_of_its_runs_and_damage_is_said(installed: None, w
 
 
 def test_a_third_party_can_say_what_it_reads(installed: None, wandb_folder: Path) -> None:
-    Path("a.run").write_bytes(b"%RUN 1")
+    Path("a.run").write_bytes(b"%RUN\0")
     code, out, _ = invoke("replay", "p.vitals", "a.run")
     assert code == 0 and "theirs" in out
+
+
+def test_a_text_log_is_nobody_elses(installed: None, wandb_folder: Path, caplog: pytest.LogCaptureFixture) -> None:
+    Path("log.jsonl").write_text('{"step": 1, "loss": 9}\n{"step": 2, "loss": 9}\n')
+    code, out, _ = invoke("replay", "p.vitals", "log.jsonl")
+    assert code == 0 and "1 transition" in out and not caplog.records
 
 
 def test_a_broken_one_keeps_nobody_from_reading(
     installed: None, wandb_folder: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    Path("log.jsonl").write_text('{"step": 1, "loss": 9}\n{"step": 2, "loss": 9}\n')
-    code, out, _ = invoke("replay", "p.vitals", "log.jsonl")
-    assert code == 0 and "1 transition" in out
-    assert "thirdparty:nothing cannot say whether it reads `log.jsonl`" in caplog.text
+    Path("a.run").write_bytes(b"%RUN\0")
+    code, out, _ = invoke("replay", "p.vitals", "a.run")
+    assert code == 0 and "theirs" in out
+    assert "thirdparty:nothing cannot say whether it reads `a.run`" in caplog.text
 
 
 def test_other_files_and_folders_are_not_recognised(tmp_path: Path) -> None:
