@@ -107,7 +107,7 @@ def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     inside = folder / "thirdparty-1.0.dist-info"
     inside.mkdir(parents=True)
     (inside / "METADATA").write_text("Metadata-Version: 2.1\nName: thirdparty\nVersion: 1.0\n")
-    ours = {group: points(f"vitalsdsl.{group}") for group in ("sources", "contents")}
+    ours = {group: points(f"vitalsdsl.{group}") for group in ("sources", "contents", "targets")}
     missing = {
         group: {name: value for name, value in found.items() if name not in installed_names(f"vitalsdsl.{group}")}
         for group, found in ours.items()
@@ -118,7 +118,7 @@ def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     }
     text = ""
     for group, found in missing.items():
-        lines = [f"{name} = {value}" for name, value in {**theirs[group], **found}.items()]
+        lines = [f"{name} = {value}" for name, value in {**theirs.get(group, {}), **found}.items()]
         text += f"[vitalsdsl.{group}]\n" + "\n".join(lines) + "\n"
     (inside / "entry_points.txt").write_text(text)
     (folder / "thirdparty.py").write_text(
@@ -198,6 +198,16 @@ def test_a_wandb_folder_is_all_of_its_runs_and_damage_is_said(installed: None, w
     assert code == 0 and out.index("good") < out.index("bad")
     assert "bad: `offline-run-20260102_120000-bad/run-bad.wandb` is damaged: bad blocks: 1" in err
     assert "is cut off" in err and "Traceback" not in err
+
+
+def test_a_folder_is_watched_and_what_was_said_is_not_said_again(installed: None, wandb_folder: Path) -> None:
+    line = "watch", "p.vitals", "wandb:wandb", "--once", "--finished", "--format", "jsonl", "--home", "home"
+    code, out, err = invoke(*line)
+    found = [json.loads(text) for text in out.splitlines()]
+    assert code == 0 and [(t["run"], t["step"]) for t in found if t["type"] == "transition"] == [("good", 11)], err
+    assert "bad blocks: 1" in err and "Traceback" not in err
+    code, out, _ = invoke(*line)
+    assert code == 0 and '"transition"' not in out
 
 
 def test_a_third_party_can_say_what_it_reads(installed: None, wandb_folder: Path) -> None:
