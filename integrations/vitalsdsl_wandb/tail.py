@@ -120,11 +120,13 @@ class LocalTarget:
         for run_id, files in runs.items():
             try:
                 facts = self._facts_of(files[0])
-                if facts is not None and self._is_wanted(run_id, facts, files[-1]):
-                    found.append(LocalFeed(facts, partial(places.files_at, files[0]), self._wanted.step_key))
-            except (SourceError, OSError) as problem:
-                if self._names_a_run():
-                    raise TrackerError(str(problem), is_final=isinstance(problem, SourceError)) from problem
+                is_wanted = facts is not None and self._is_wanted(run_id, facts, files[-1])
+            except FileNotFoundError:
+                continue  # deleted in between
+            except (SourceError, OSError):  # its reading will say what is wrong with it
+                facts, is_wanted = RunFacts(run_id), True
+            if facts is not None and is_wanted:
+                found.append(LocalFeed(facts, partial(places.files_at, files[0]), self._wanted.step_key))
         return found
 
     def close(self) -> None:

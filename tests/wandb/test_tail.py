@@ -302,11 +302,21 @@ def test_a_run_whose_folder_was_deleted_is_gone(tmp_path: Path) -> None:
 def test_a_file_of_an_unknown_version_is_refused_for_good(tmp_path: Path) -> None:
     file = w.write(tmp_path, "a", [w.run("a")])
     file.write_bytes(file.read_bytes()[:6] + b"\x01" + file.read_bytes()[7:])
+    w.write(tmp_path, "b", [w.run("b"), w.history({"a": 1}, 0)], "20260102_120000")
+    refused, good = target(str(tmp_path), Wanted()).find()
     with pytest.raises(TrackerError, match="version 1 of W&B's file format") as raised:
-        target(str(file), Wanted()).find()
-    assert raised.value.is_final
-    w.write(tmp_path, "b", [w.run("b"), w.history({"a": 1}, 0)])
-    assert [feed.info.name for feed in target(str(tmp_path), Wanted()).find()] == ["b"]
+        refused.read(None)
+    assert raised.value.is_final and not isinstance(raised.value, RunGone)
+    assert good.info.name == "b" and len(good.read(None).events) == 1
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
+def test_a_file_that_may_not_be_read_is_said_and_tried_again(tmp_path: Path) -> None:
+    file = w.write(tmp_path, "a", [w.run("a")])
+    file.chmod(0)
+    with pytest.raises(TrackerError, match="run a cannot be read: permission denied") as raised:
+        only(tmp_path).read(None)
+    assert not raised.value.is_final
 
 
 @pytest.mark.parametrize("rest", ["./nothing", "/nothing/here", "run-x.wandb", "~/nothing.wandb"])
