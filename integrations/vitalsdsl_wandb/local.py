@@ -12,6 +12,7 @@ from vitalsdsl_wandb.axis import Axis
 from vitalsdsl_wandb.framing import Frames
 from vitalsdsl_wandb.places import begun, label, order_of
 from vitalsdsl_wandb.records import Decoder, Exit, HistoryRow, Producer, RunFacts, StepMetric, SystemStats
+from vitalsdsl_wandb.rows import LEVEL
 
 PIECE = 256 * 1024
 """How much of a file is taken into memory at once, in bytes."""
@@ -180,6 +181,7 @@ class LocalRun:
 
     def _row(self, row: HistoryRow) -> list[Row | Rewind]:
         own = self._newest + 1 if row.step is None else row.step
+        row.values.pop(LEVEL, None)
         events: list[Row | Rewind] = []
         back = self._back(row.values, own)
         if back is not None:

@@ -5,11 +5,12 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 
 from vitalsdsl.errors import SourceError
 from vitalsdsl_wandb.framing import BLOCK, HEADER, Frames
-from vitalsdsl_wandb.records import Decoder, Exit, RunFacts
+from vitalsdsl_wandb.records import Config, Decoder, Exit, HistoryRow, RunFacts
 
 SUFFIX = ".wandb"
 FOLDERS = (".wandb", "wandb")
@@ -17,8 +18,6 @@ FOLDERS = (".wandb", "wandb")
 
 _FOLDER = re.compile(r"(?:offline-)?run-(\d{8}_\d{6})-(.+)")
 _FILE = re.compile(r"run-(.+)\.wandb")
-_LOOKED_AT = 32 * BLOCK
-"""How far into a file the facts of its run are looked for; they are in its second record."""
 
 
 def is_run_file(place: Path) -> bool:
@@ -104,19 +103,26 @@ def by_run(files: Iterable[Path]) -> dict[str, list[Path]]:
 
 
 def facts(file: Path) -> RunFacts | None:
-    """What a file says of its run at its beginning; only the id where that is damaged; None where nothing has been
-    written yet. Raises SourceError where it is no file of a run, OSError."""
+    """What a file says of its run up to its first row; only the id where that is damaged; None as long as there is no
+    row, nor an end. Raises SourceError where it is no file of a run, OSError."""
     frames, decoder = Frames(label(file)), Decoder()
+    said: RunFacts | None = None
+    config: dict[str, object] = {}
     with file.open("rb") as stream:
-        while stream.tell() < _LOOKED_AT and (piece := stream.read(BLOCK)):
+        while piece := stream.read(BLOCK):
             for record in frames.feed(piece):
                 try:
                     found = decoder.decode(record)
                 except ValueError:
                     continue
                 if isinstance(found, RunFacts):
-                    return found
-        return RunFacts(run_id(file)) if stream.tell() >= BLOCK or frames.damage else None
+                    said = said or found
+                    config.update(found.config)
+                elif isinstance(found, Config):
+                    config.update(found.values)
+                elif isinstance(found, (HistoryRow, Exit)):
+                    return replace(said or RunFacts(run_id(file)), config=config)
+    return None
 
 
 def has_ended(file: Path) -> bool:

@@ -11,6 +11,7 @@ from typing import Any
 from vitalsdsl.rules import Level
 from vitalsdsl.tracker import Ability, Alert, PolicyCopy, Port, facts, json_line, kept_as
 from vitalsdsl.verdict import Transition
+from vitalsdsl_wandb.rows import LEVEL
 from vitalsdsl_wandb.tap import note
 
 TAG = "vitals:"
@@ -53,7 +54,7 @@ class WandbPort(Port):
         self._run.summary["vitals.level"] = level.word
         if level is not self._level:
             self._level = level
-            note(self._run, {"vitals/level": int(level)})
+            note(self._run, {LEVEL: int(level)})
 
     def tag_rules(self, firing: Mapping[str, str]) -> None:
         # One text: a mapping would become a key for each rule, and those that are quiet again could not be taken away.

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 
 from vitalsdsl.errors import RunGone, SourceError
-from vitalsdsl.points import Rewind, Row, RunInfo
+from vitalsdsl.points import Rewind, Row, RunInfo, planned_steps
 from vitalsdsl_wandb import places
 from vitalsdsl_wandb.local import LocalRun
 
@@ -56,7 +57,7 @@ def read(path: str, *, step_key: str | None = None) -> list[Recording]:
         first = recordings[0]
         more = f"; and {len(skipped) - 5} more" if len(skipped) > 5 else ""
         notes = (*first.info.notes, f"left out: {'; '.join(skipped[:5])}{more}")
-        recordings[0] = Recording(RunInfo(first.info.name, notes=notes), first.events, first.late_notes)
+        recordings[0] = replace(first, info=replace(first.info, notes=notes))
     return recordings
 
 
@@ -75,7 +76,8 @@ def _recording(run_id: str, files: Sequence[Path], step_key: str | None, room: i
     if not held:
         raise SourceError(f"`{places.label(files[-1])}` has no rows")
     notes = _notes(run, files, is_whole)
-    info = RunInfo(run_id, notes=tuple(notes))
+    facts = places.facts(files[0])
+    info = RunInfo(run_id, planned_steps(facts.config) if facts is not None else math.nan, notes=tuple(notes))
     if is_whole:
         return Recording(info, tuple(held)), count
     late: list[str] = []

@@ -6,20 +6,23 @@ Only the few fields that rules need are read; their numbers have been the same s
 
 from __future__ import annotations
 
+import contextlib
 import json
 import math
 import struct
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from vitalsdsl.points import number
 from vitalsdsl_wandb.rows import flatten
 
-_HISTORY, _STATS, _METRIC, _RUN, _EXIT, _HEADER = 2, 7, 12, 17, 18, 21
+_HISTORY, _CONFIG, _STATS, _METRIC, _RUN, _EXIT, _HEADER = 2, 5, 7, 12, 17, 18, 21
 _KEY, _NESTED_KEY, _VALUE_JSON = 1, 2, 16
 _NONE, _BOOLEAN, _INTEGER, _NUMBER, _TEXT, _JSON = range(3, 9)
 _DOUBLE = struct.Struct("<d")
 _MEDIA = "._type"
+_SHORT = 64
+"""A longer value of a configuration is no number, and is left out. In bytes of JSON."""
 
 
 @dataclass(frozen=True)
@@ -51,7 +54,7 @@ class RunFacts:
     """The run, as its own process knew it. `resumes`: the process asked to go on with an earlier one.
 
     `first_step` is W&B's first step in this file, 0 where it is not known; `back_to` the step of this same run to which
-    it was rewound, or None.
+    it was rewound, or None; `config` what is short and not nested of its configuration.
     """
 
     run_id: str = ""
@@ -61,6 +64,14 @@ class RunFacts:
     first_step: int = 0
     resumes: bool = False
     back_to: int | None = None
+    config: Mapping[str, object] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Config:
+    """What was added to the configuration of the run later, as far as it is short and not nested."""
+
+    values: Mapping[str, object]
 
 
 @dataclass(frozen=True)
@@ -77,7 +88,7 @@ class Exit:
     code: int
 
 
-Record = HistoryRow | SystemStats | StepMetric | RunFacts | Producer | Exit
+Record = HistoryRow | SystemStats | StepMetric | RunFacts | Config | Producer | Exit
 
 
 @dataclass
@@ -242,6 +253,7 @@ def _run(data: bytes) -> RunFacts:
     numbers: dict[int, int] = {}
     tags: list[str] = []
     branch: dict[int, str | float] = {}
+    config: dict[str, object] = {}
     for kind, value in _fields(data):
         if not isinstance(value, bytes):
             numbers[kind] = _signed(value)
@@ -249,6 +261,8 @@ def _run(data: bytes) -> RunFacts:
             texts[kind] = value.decode()
         elif kind == 10:
             tags.append(value.decode())
+        elif kind == 4:
+            config = _config(value)
         elif kind == 23:
             branch = {
                 inner: _DOUBLE.unpack(at)[0] if inner == 2 else at.decode()
@@ -265,7 +279,22 @@ def _run(data: bytes) -> RunFacts:
         first_step=max(0, numbers.get(14, 0)),
         resumes=bool(numbers.get(18) or numbers.get(24)),
         back_to=int(branch.get(2, 0)) if is_rewound else None,
+        config=config,
     )
+
+
+def _config(data: bytes) -> dict[str, object]:
+    found: dict[str, object] = {}
+    for kind, item in _fields(data):
+        if kind != 1 or not isinstance(item, bytes):
+            continue
+        texts = [(inner, text) for inner, text in _fields(item) if isinstance(text, bytes)]
+        keys = [text.decode() for inner, text in texts if inner in (_KEY, _NESTED_KEY)]
+        value = next((text for inner, text in texts if inner == _VALUE_JSON), b"")
+        if len(keys) == 1 and len(value) <= _SHORT:
+            with contextlib.suppress(ValueError):
+                found[keys[0]] = json.loads(value)
+    return found
 
 
 def _exit(data: bytes) -> Exit:
@@ -281,7 +310,14 @@ def _header(data: bytes) -> Producer:
     return Producer("")
 
 
-_READERS = {_STATS: _stats, _METRIC: _metric, _RUN: _run, _EXIT: _exit, _HEADER: _header}
+_READERS: dict[int, Callable[[bytes], Record | None]] = {
+    _CONFIG: lambda data: Config(_config(data)),
+    _STATS: _stats,
+    _METRIC: _metric,
+    _RUN: _run,
+    _EXIT: _exit,
+    _HEADER: _header,
+}
 
 
 def _fields(data: bytes) -> Iterator[tuple[int, int | bytes]]:

@@ -11,16 +11,16 @@ from vitalsdsl_wandb.axis import Axis, covering
 
 logger = logging.getLogger("vitalsdsl")
 
-OWN_KEYS = ("_step", "_timestamp", "_runtime")
-"""What W&B itself puts into each row."""
-
 _DEEPEST = 200
 """Deeper than that W&B itself gives up."""
 
-_WANDBS_OWN = frozenset(("", "_step", "_runtime"))
+_WANDBS_OWN = frozenset(("", "_step", "_runtime", "_timestamp"))
 """Top-level keys that W&B leaves out or writes itself."""
 _AFTER_ROLLBACK = "; after a rollback, call `monitor(run_id).rewind(step)`"
 
+
+LEVEL = "vitals/level"
+"""Our own key in W&B's rows: the level of the run. To rules it is no metric."""
 
 Takes = Callable[[dict[str, float], int], object]
 """Where a committed row goes."""
@@ -133,8 +133,6 @@ class Rows:
         has_keys, self._has_keys = self._has_keys, False
         if not was_open:
             return
-        for key in OWN_KEYS:
-            values.pop(key, None)
         if self._synced and has_keys:
             self._sync(values)
         self.take(values, self._axis.step(values, self._step))

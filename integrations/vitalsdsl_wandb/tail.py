@@ -13,7 +13,7 @@ from pathlib import Path
 
 from vitalsdsl.errors import RunGone, SourceError, TrackerError
 from vitalsdsl.feeds import Batch, Cursor, Wanted
-from vitalsdsl.points import Rewind, Row, RunInfo
+from vitalsdsl.points import Rewind, Row, RunInfo, planned_steps
 from vitalsdsl.policy import LoadedPolicy
 from vitalsdsl.tracker import Port
 from vitalsdsl_wandb import places
@@ -37,6 +37,7 @@ class LocalFeed:
         self.run_id = facts.run_id
         self.entity = facts.entity
         self.project = facts.project
+        self._total_steps = planned_steps(facts.config)
         self._files = files
         self._step_key = step_key
 
@@ -49,7 +50,7 @@ class LocalFeed:
 
     @property
     def info(self) -> RunInfo:
-        return RunInfo(self.run_id)
+        return RunInfo(self.run_id, self._total_steps)
 
     @property
     def interval(self) -> float:
@@ -93,7 +94,7 @@ class LocalFeed:
 class LocalTarget:
     """What a path stands for: one run (its file, its folder), or all runs in a `wandb` folder, new ones as they begin.
 
-    A run is there once its process has written of it, which older releases of W&B do late. A run that the path names is
+    A run is there once its process has written a row, which older releases of W&B do late. A run that the path names is
     always found. In a folder, those that have ended are found only if `wanted`, or if they began since the target was
     made.
     """

@@ -41,6 +41,7 @@ rule high { when loss > 3 for 2 steps -> orange  clear for 3 steps }
 rule not_a_number { when loss is nan -> red  clear for 1 steps }
 rule above_mean { when a > mean(loss, 4 samples) -> yellow }
 rule counted { when k >= 40 on loss -> yellow }
+rule late { when loss > 1 and progress >= 0.5 for 2 samples -> yellow }
 rule nested { when n.m > 2 for 2 samples -> orange }
 """
 
@@ -80,15 +81,16 @@ def test_in_process_watched_and_replayed_the_transitions_are_the_same(offline: P
     text = POLICY + ('axis "k"\n' if way == "axis" else "")
     policy = vitals.load("all", text=text)
     vitalsdsl_wandb.attach(policy)
-    with wandb.init(project="p", id=way) as run:
+    with wandb.init(project="p", id=way, config={"max_steps": 100}) as run:
         train(len(way), run, way)
     transaction_log(offline, way)
     (path,) = offline.rglob("files/vitals/transitions.jsonl")
     here = [json.loads(line) for line in path.read_text().splitlines()]
-    assert len(here) > 10 and len({line["rule"] for line in here}) >= 3
+    fired = {line["rule"] for line in here}
+    assert len(here) > 10 and len(fired) >= 3 and (way == "axis" or "late" in fired)
 
     (feed,) = target("./wandb", Wanted(step_key=policy.axis, finished=True)).find()
-    stream = Stream(policy.policy, feed.info.name, policy.digest)
+    stream = Stream(policy.policy, feed.info.name, policy.digest, total_steps=feed.info.total_steps)
     watched = [
         t
         for event in drained(feed)[0]
@@ -97,7 +99,9 @@ def test_in_process_watched_and_replayed_the_transitions_are_the_same(offline: P
     assert [t.as_dict() for t in [*watched, *stream.finish()]] == here
 
     (recording,) = read("./wandb", step_key=policy.axis)
-    assert [t.as_dict() for t in vitals.replay(policy, recording.events, run=recording.info.name)] == here
+    info = recording.info
+    replayed = vitals.replay(policy, recording.events, run=info.name, total_steps=info.total_steps)
+    assert [t.as_dict() for t in replayed] == here
 
 
 @pytest.fixture

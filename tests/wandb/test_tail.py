@@ -259,6 +259,22 @@ class TestWhatIsFound:
         w.write(tmp_path, "empty", [w.run("empty"), w.history({"a": 1}, 0)], "20260103_120000")
         assert self.ids(runs.find()) == ["going", "empty"]
 
+    def test_the_planned_length_is_that_of_the_configuration_at_the_first_row(self, tmp_path: Path) -> None:
+        def config(**values: Any) -> bytes:
+            record = w.messages.Record()
+            for key, value in values.items():
+                record.config.update.add(key=key, value_json=json.dumps(value))
+            return record.SerializeToString()
+
+        payloads = [
+            w.run("a"),
+            config(max_steps=500, lr=0.1, text="x" * 99),
+            w.history({"a": 1}, 0),
+            config(max_steps=9),
+        ]
+        feed = only(w.write(tmp_path, "a", payloads))
+        assert feed.info.total_steps == 500
+
     def test_damage_at_the_beginning_leaves_the_id_of_the_files_name(self, tmp_path: Path) -> None:
         file = w.write(tmp_path, "a", [w.run("a", project="p"), *(w.history({"a": i}, i) for i in range(2000))])
         data = bytearray(file.read_bytes())
