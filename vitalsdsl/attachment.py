@@ -38,6 +38,9 @@ class _Aloud:
                 said = printable(f"run {t.run}: step {t.step}: {t.to.word}: {rule}: {t.message}")
                 logger.warning("vitals: %s", said)
 
+    def flush(self, timeout: float = 10.0) -> bool:
+        return self._dispatcher.flush(timeout)
+
     def close(self, timeout: float = 10.0) -> None:
         self._dispatcher.close(timeout)
 
