@@ -8,6 +8,7 @@ import random
 import signal
 import threading
 import time
+import tracemalloc
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,7 @@ from feeding import ScriptedRun, ScriptedTarget, as_plain, rows
 import vitalsdsl as vitals
 from vitalsdsl import delivery, watched, watcher
 from vitalsdsl.control import ControlFolder
+from vitalsdsl.dispatch import Dispatcher
 from vitalsdsl.errors import RunGone, TrackerError
 from vitalsdsl.journal import Journal, journal_of
 from vitalsdsl.ledger import acknowledgement
@@ -430,3 +432,35 @@ def test_run_info_is_that_of_the_feed(tmp_path: Path) -> None:
     run.go_on(over=True)
     watch(tmp_path, run, ports=ports)
     assert [info.url for info in told] == ["https://host/a"]
+
+
+def test_a_watched_run_of_twenty_metrics_takes_half_a_megabyte_at_most(tmp_path: Path) -> None:
+    names = [f"m{i}" for i in range(20)]
+    rules = (f"when {m} > 3 * baseline({m}, 100 steps) or mean({m}, 500 steps) > 9 -> yellow" for m in names)
+    p = policy("policy p\n" + "\n".join(rules))
+    dice = random.Random(0)
+
+    def grown(name: str) -> ScriptedRun:
+        return ScriptedRun(
+            name, [Row(s, {m: dice.random() for m in names}, float(s)) for s in range(700)], at_a_time=700
+        )
+
+    def look_at(run: ScriptedRun) -> Watched:
+        run.go_on()
+        (feed,) = ScriptedTarget(run).find()
+        journal = Journal(journal_of(tmp_path, run.name, "p"))
+        one = Watched(feed, p, Dispatcher(p.policy, [], journal, feed.info), journal, None)
+        one.look()
+        run.events.clear()
+        return one
+
+    held = [look_at(grown("first"))]  # what all runs share is there from now on
+    second = grown("second")
+    tracemalloc.start()
+    before = tracemalloc.get_traced_memory()[0]
+    held.append(look_at(second))
+    size = tracemalloc.get_traced_memory()[0] - before
+    tracemalloc.stop()
+    assert size < 500_000, size
+    for one in held:
+        one.close(1.0)
