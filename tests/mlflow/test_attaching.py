@@ -229,7 +229,11 @@ def test_a_script_without_a_line_of_ours_is_watched_by_a_variable(client: Any, u
     policy = load_policy()
     assert short(assert_same(client, policy, run, rows_of(LOSSES))) == CHANGES
     assert vitals_tags(client, run)["vitals.digest"] == policy.digest
-    assert "Traceback" not in done.stderr and "vitals" not in done.stderr
+    assert [line for line in done.stderr.splitlines() if "vitals" in line] == [
+        f"vitals: run {run}: step 3: orange: loss_high: loss is 4.50",
+        f"vitals: run {run}: step 6: red: loss_high: loss is 5.00",
+    ]
+    assert "Traceback" not in done.stderr
 
 
 def test_a_policy_of_the_variable_that_the_script_attaches_too_is_one(client: Any, uri: str, folder: Path) -> None:
