@@ -4,7 +4,7 @@ files."""
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -47,8 +47,7 @@ class WandbPort(Port):
 
     def tag_level(self, level: Level) -> None:
         before = tuple(self._run.tags or ())
-        others = tuple(tag for tag in before if not _is_ours(tag))
-        after = (*others, TAG + level.word)
+        after = with_level(before, level)
         if before != after:
             self._run.tags = after
         self._run.summary["vitals.level"] = level.word
@@ -63,8 +62,7 @@ class WandbPort(Port):
     def alert(self, alert: Alert) -> None:
         if alert.id in self._alerted:
             return
-        title = alert.title if len(alert.title) <= MAX_TITLE else alert.title[: MAX_TITLE - 1] + "…"
-        self._run.alert(title, alert.text, _ALERT_LEVELS[alert.level], NO_WAIT)
+        self._run.alert(short_title(alert.title), alert.text, severity(alert.level), NO_WAIT)
         self._alerted.add(alert.id)
 
     def record(self, transitions: Sequence[Transition]) -> None:
@@ -91,6 +89,21 @@ class WandbPort(Port):
         with artifact.new_file(policy.file_name, encoding="utf-8") as file:
             file.write(policy.text)
         self._run.log_artifact(artifact)
+
+
+def with_level(tags: Iterable[str], level: Level) -> tuple[str, ...]:
+    """A run's tags with the one of ours that says its level, and no other of those."""
+    return (*(tag for tag in tags if not _is_ours(tag)), TAG + level.word)
+
+
+def short_title(title: str) -> str:
+    """A title as W&B wants it."""
+    return title if len(title) <= MAX_TITLE else title[: MAX_TITLE - 1] + "…"
+
+
+def severity(level: Level) -> str:
+    """A level in W&B's words."""
+    return _ALERT_LEVELS[level]
 
 
 def _is_ours(tag: str) -> bool:

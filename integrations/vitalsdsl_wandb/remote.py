@@ -1,0 +1,268 @@
+"""W&B's runs by reference: those that were, for replay, and those that go on, for watching. wandb is not needed."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta, timezone
+from typing import Any
+
+from vitalsdsl.errors import RunGone, SourceError, TrackerError
+from vitalsdsl.feeds import Cursor, Target, Wanted
+from vitalsdsl.points import Rewind, Row, RunInfo
+from vitalsdsl_wandb.address import Address, parse
+from vitalsdsl_wandb.facts import when
+from vitalsdsl_wandb.feed import WandbFeed
+from vitalsdsl_wandb.graphql import GraphQL
+
+ACTIVE = ("running", "pending", "preempting", "preempted")
+"""The states of runs that go on. What else starts is seen by when it was made."""
+
+OVERLAP = timedelta(minutes=10)
+"""How far back a project is looked at again: runs may show up out of the order in which they were made."""
+
+_PER_PAGE = 100
+_CONFIGS = 25
+_ATTEMPTS = 6
+_LONGEST_WAIT = 60.0
+_UNSURE_WAIT = 1.0
+
+_sleep = time.sleep
+
+_RUNS = """query Runs($entity: String!, $project: String!, $filters: JSONString, $order: String, $cursor: String, \
+$perPage: Int!) { project(name: $project, entityName: $entity) { runs(filters: $filters, order: $order, \
+after: $cursor, first: $perPage) { edges { node { name state createdAt tags } } pageInfo { endCursor hasNextPage } } } }"""
+
+
+# ---------------------------------------------------------------- runs that were
+
+
+@dataclass(frozen=True)
+class Recording:
+    """One run, as W&B keeps it."""
+
+    info: RunInfo
+    events: list[Row | Rewind]
+
+
+def read(rest: str, step_key: str | None = None) -> list[Recording]:
+    """The runs behind `ENTITY/PROJECT` or `ENTITY/PROJECT/RUN`, every row of them, the oldest run first.
+
+    A run that goes on is read as far as it is. A server that is busy or away is asked again for some minutes. Raises
+    SourceError where a run is not there or the server does not answer, UsageError where the reference means nothing.
+    """
+    found = target(rest, Wanted(finished=True, step_key=step_key))
+    try:
+        feeds = _patiently(found.find)
+        return [_recording(feed) for feed in feeds if isinstance(feed, WandbFeed)]
+    except TrackerError as error:
+        raise SourceError(f"wandb:{rest} cannot be read: {error}") from error
+    finally:
+        found.close()
+
+
+def _recording(feed: WandbFeed) -> Recording:
+    events: list[Row | Rewind] = []
+    notes: dict[str, None] = {}
+    cursor: Cursor | None = None
+    while True:
+        batch = _patiently(lambda at=cursor: feed.read(at))
+        events += batch.events
+        notes |= dict.fromkeys(batch.notes)
+        cursor = batch.cursor
+        if feed.is_unsure:
+            _sleep(_UNSURE_WAIT)
+        elif not batch.more:
+            break
+    info = feed.info
+    return Recording(RunInfo(info.name, info.total_steps, info.url, tuple(notes)), events)
+
+
+def _patiently(ask: Any) -> Any:
+    """An answer, though the server may be away for a while."""
+    for attempt in range(_ATTEMPTS):
+        try:
+            return ask()
+        except TrackerError as error:
+            if error.is_final or attempt == _ATTEMPTS - 1:
+                raise
+            pause = error.retry_after if error.retry_after is not None else 2.0**attempt
+            if pause > _LONGEST_WAIT:
+                raise
+            _sleep(pause)
+    raise AssertionError  # the loop ends by returning or raising
+
+
+# ---------------------------------------------------------------- runs that go on
+
+
+def target(rest: str, wanted: Wanted) -> Target:
+    """What `ENTITY/PROJECT`, `ENTITY/PROJECT/RUN` or a page's address points at. Nothing is asked yet.
+
+    A tag that is wanted with a value is looked for as `name:value` and `name=value`. A run that is named itself is
+    found whatever its state. Raises UsageError where the reference means nothing.
+    """
+    address = parse(rest)
+    client = GraphQL()
+    if address.page:
+        address.check(client.server)
+    return RunTarget(client, address, wanted) if address.run else ProjectTarget(client, address, wanted)
+
+
+class RunTarget:
+    """One run, named by its id."""
+
+    def __init__(self, client: GraphQL, address: Address, wanted: Wanted) -> None:
+        self._client = client
+        self._address = address
+        self._wanted = wanted
+        self._feed: WandbFeed | None = None
+
+    @property
+    def is_open(self) -> bool:
+        return False
+
+    def find(self) -> Sequence[WandbFeed]:
+        if self._feed is None:
+            nodes = _details(self._client, self._address, [self._address.run])
+            node = nodes.get(self._address.run)
+            if node is None:
+                raise RunGone(f"there is no run {self._address.run} in {_project(self._address)}")
+            if not _has_tags(node, self._wanted.tags):
+                return []
+            self._feed = WandbFeed(self._client, self._address, self._wanted, node.get("config"))
+        return [self._feed]
+
+    def close(self) -> None:
+        self._client.close()
+
+
+class ProjectTarget:
+    """The runs of a project: those that go on, those that start, and with `finished` those that were.
+
+    The first look goes through all that go on. Every later one is a single question: what goes on, and what was made
+    since the newest run that was seen, so that a run that lasts less than the time between two looks is found too. A
+    run that has ended is found until all of it has been read, and again when it is resumed.
+    """
+
+    def __init__(self, client: GraphQL, address: Address, wanted: Wanted) -> None:
+        self._client = client
+        self._address = address
+        self._wanted = wanted
+        self._feeds: dict[str, tuple[str, WandbFeed]] = {}
+        self._newest: datetime | None = None
+
+    @property
+    def is_open(self) -> bool:
+        return True
+
+    def find(self) -> Sequence[WandbFeed]:
+        is_first = self._newest is None
+        newest = self._look_for_newest() if self._newest is None else self._newest
+        nodes = [node for node in self._list(self._filters(newest, is_first)) if _has_tags(node, self._wanted.tags)]
+        active = {str(node["name"]) for node in nodes if node.get("state") in ACTIVE}
+        fresh = {str(node["name"]): str(node.get("createdAt")) for node in nodes if node["name"] not in self._feeds}
+        details = _details(self._client, self._address, list(fresh))
+        for name, created in fresh.items():
+            if name in details:
+                address = Address(self._address.entity, self._address.project, name)
+                feed = WandbFeed(self._client, address, self._wanted, details[name].get("config"))
+                self._feeds[name] = (created, feed)
+        self._newest = max([newest, *(when(node.get("createdAt")) or newest for node in nodes)])
+        self._let_go(active)
+        return [feed for _, feed in sorted(self._feeds.values(), key=lambda one: (one[0], one[1].uri))]
+
+    def close(self) -> None:
+        self._client.close()
+
+    def _let_go(self, active: set[str]) -> None:
+        """Forget runs whose end has been read, unless those are wanted too."""
+        for name, (_, feed) in list(self._feeds.items()):
+            if feed.is_over and name not in active and not self._wanted.finished:
+                del self._feeds[name]
+
+    def _look_for_newest(self) -> datetime:
+        """When the newest run was made: by the server's clock, not by ours."""
+        nodes, _ = self._page({}, "-created_at", None, 1)
+        made = when(nodes[0].get("createdAt")) if nodes else None
+        # Without a run, and so without a time of the server's: anything that will be made is new.
+        return made or datetime(2000, 1, 1, tzinfo=timezone.utc)
+
+    def _filters(self, newest: datetime, is_first: bool) -> dict[str, Any]:
+        active = {"state": {"$in": list(ACTIVE)}}
+        since = {"createdAt": {"$gte": (newest - OVERLAP).strftime("%Y-%m-%dT%H:%M:%SZ")}}
+        if is_first:
+            states: list[dict[str, Any]] = [] if self._wanted.finished else [active]
+        else:
+            states = [{"$or": [active, since]}]
+        tags = [{"tags": {"$in": _spellings(name, value)}} for name, value in self._wanted.tags.items() if value]
+        return {"$and": [*states, *tags]} if states or tags else {}
+
+    def _list(self, filters: dict[str, Any]) -> Iterator[dict[str, Any]]:
+        seen: set[str] = set()
+        cursor: str | None = None
+        while True:
+            nodes, info = self._page(filters, "+created_at", cursor, _PER_PAGE)
+            for node in nodes:
+                if node["name"] not in seen:
+                    seen.add(node["name"])
+                    yield node
+            before, cursor = cursor, info.get("endCursor")
+            if not info.get("hasNextPage") or not nodes or cursor in (None, before):
+                return
+
+    def _page(
+        self, filters: dict[str, Any], order: str, cursor: str | None, count: int
+    ) -> tuple[list[dict[str, Any]], dict[str, Any]]:
+        asked = {"entity": self._address.entity, "project": self._address.project, "order": order, "cursor": cursor,
+                 "perPage": count, "filters": json.dumps(filters)}  # fmt: skip
+        project = self._client.ask(_RUNS, asked).get("project")
+        if not isinstance(project, dict):
+            text = f"there is no project {_project(self._address)} at W&B {self._client.server.host}, or the key"
+            raise TrackerError(f"{text} does not reach it", is_final=True)
+        runs = project.get("runs")
+        if not isinstance(runs, dict) or not isinstance(runs.get("edges"), list):
+            raise TrackerError("W&B answers with a list of runs that is none")
+        nodes = [edge.get("node") for edge in runs["edges"] if isinstance(edge, dict)]
+        info = runs.get("pageInfo")
+        return [n for n in nodes if isinstance(n, dict) and n.get("name")], info if isinstance(info, dict) else {}
+
+
+def _details(client: GraphQL, address: Address, names: Sequence[str]) -> dict[str, dict[str, Any]]:
+    """The tags and the configuration of runs, by their ids; those that are not there left out. Some at a time: a
+    configuration can be large."""
+    found: dict[str, dict[str, Any]] = {}
+    for start in range(0, len(names), _CONFIGS):
+        some = names[start : start + _CONFIGS]
+        parts = " ".join(f"r{at}: run(name: {json.dumps(name)}) {{ tags config }}" for at, name in enumerate(some))
+        asked = {"entity": address.entity, "project": address.project}
+        question = f"query Configs($entity: String!, $project: String!) {{ project(name: $project, entityName: $entity) {{ {parts} }} }}"
+        project = client.ask(question, asked).get("project")
+        if not isinstance(project, dict):
+            text = f"there is no project {_project(address)} at W&B {client.server.host}, or the key does not reach it"
+            raise TrackerError(text, is_final=True)
+        found |= {name: run for at, name in enumerate(some) if isinstance(run := project.get(f"r{at}"), dict)}
+    return found
+
+
+def _has_tags(node: Mapping[str, Any], wanted: Mapping[str, str | None]) -> bool:
+    tags = [str(tag) for tag in node.get("tags") or ()]
+    for name, value in wanted.items():
+        if value is not None:
+            fits = any(tag in _spellings(name, value) for tag in tags)
+        else:
+            fits = any(tag == name or tag.startswith((f"{name}:", f"{name}=")) for tag in tags)
+        if not fits:
+            return False
+    return True
+
+
+def _spellings(name: str, value: str) -> list[str]:
+    """W&B's tags are plain words: how a name with a value is written as one."""
+    return [f"{name}:{value}", f"{name}={value}"]
+
+
+def _project(address: Address) -> str:
+    return f"{address.entity}/{address.project}"
