@@ -6,7 +6,7 @@ import importlib
 from pathlib import Path
 from typing import Any
 
-from vitalsdsl.errors import UsageError
+from vitalsdsl.errors import MissingExtraError, UsageError
 from vitalsdsl.feeds import Target, Wanted
 from vitalsdsl.sources import Recording
 from vitalsdsl_wandb import places, recorded
@@ -20,7 +20,7 @@ def read(rest: str, *, step_key: str | None = None) -> list[Recording]:
     """The recorded runs behind what stands after `wandb:`. Raises SourceError, UsageError."""
     if is_path(rest):
         return list(recorded.read(rest, step_key=step_key))
-    found: list[Recording] = _remote(rest).read(rest, step_key)
+    found: list[Recording] = _remote().read(rest, step_key)
     return found
 
 
@@ -30,7 +30,7 @@ def target(rest: str, wanted: Wanted) -> Target:
     W&B's own folder need not be there yet: the first run makes it.
     """
     if not is_path(rest):
-        found: Target = _remote(rest).target(rest, wanted)
+        found: Target = _remote().target(rest, wanted)
         return found
     place = Path(rest).expanduser()
     if not place.exists() and not (place.name in places.FOLDERS and place.parent.is_dir()):
@@ -52,13 +52,9 @@ def recognises(place: Path, head: bytes) -> bool:
     return any(places.is_run_file(child) or places.names_a_run(child) for child in place.iterdir())
 
 
-def _remote(rest: str) -> Any:
+def _remote() -> Any:
+    """What reads from a server, loaded only where it is needed: for files, no library for HTTP has to be there."""
     try:
         return importlib.import_module(_REMOTE)
     except ModuleNotFoundError as error:
-        if error.name != _REMOTE:
-            raise
-        raise UsageError(
-            f"`wandb:{rest}` is no path on this disk, and runs on a server cannot be read here: give the `.wandb` file "
-            "of the run or its folder"
-        ) from error
+        raise MissingExtraError(error.name or "requests", "wandb") from error

@@ -29,7 +29,7 @@ from tests.wandb.test_tail import drained
 from tests.wandb.transaction_log import transaction_log
 from vitalsdsl import sources
 from vitalsdsl.cli.app import vitals as command
-from vitalsdsl.errors import SourceError, UsageError
+from vitalsdsl.errors import SourceError
 from vitalsdsl.feeds import Wanted
 from vitalsdsl.points import Rewind
 from vitalsdsl.stream import Stream
@@ -274,13 +274,6 @@ def test_what_lies_on_a_server_is_not_taken_for_a_path(monkeypatch: pytest.Monke
     assert read("team/project/run", step_key="k") == []
     target("team/project", Wanted(finished=True))
     assert told == [("team/project/run", "k"), ("team/project", Wanted(finished=True))]
-
-
-def test_without_a_reader_of_servers_that_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("vitalsdsl_wandb.references._REMOTE", "vitalsdsl_wandb.not_there")
-    for refused in (lambda: read("team/project/run"), lambda: target("team/project", Wanted())):
-        with pytest.raises(UsageError, match="`wandb:team/project.*` is no path on this disk"):
-            refused()
 
 
 def test_a_big_run_is_read_anew_each_time_and_tells_late_what_it_finds_late(
