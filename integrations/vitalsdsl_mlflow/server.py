@@ -1,0 +1,177 @@
+"""A tracking server as a store: its REST interface, without MLflow."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from vitalsdsl.errors import RunGone, TrackerError
+from vitalsdsl.feeds import Wanted
+from vitalsdsl_mlflow.rest import NotOffered, NotThere, Refused, Rest, token_of
+from vitalsdsl_mlflow.rows import LoggedPoint
+from vitalsdsl_mlflow.stores import Snapshot, number_of
+
+PAGE = 25_000
+"""Points in one page of a metric's history, at most: MLflow's own limit."""
+
+SAMPLED = 2_500
+"""Above so many points the server gives a sample of an interval instead of all of it."""
+
+RUNS_PAGE = 200
+
+_TAG_NAME = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-. :/"
+
+
+class Server:
+    """One tracking server."""
+
+    def __init__(self, rest: Rest) -> None:
+        self.rest = rest
+        self._has_intervals = True
+        self._has_offsets = True
+
+    @property
+    def uri(self) -> str:
+        return self.rest.uri
+
+    def run(self, run_id: str) -> Snapshot:
+        try:
+            return snapshot_of(self.rest.get("mlflow/runs/get", run_id=run_id).get("run"))
+        except NotThere as error:
+            raise RunGone(f"there is no run {run_id} at {self.uri}") from error
+
+    def experiment(self, name: str) -> str:
+        try:
+            found = self.rest.get("mlflow/experiments/get-by-name", experiment_name=name)
+        except NotThere:
+            if not name.isdigit():
+                raise NotThere(f"there is no experiment called `{name}` at {self.uri}") from None
+            try:
+                found = self.rest.get("mlflow/experiments/get", experiment_id=name)
+            except NotThere:
+                raise NotThere(f"there is no experiment called `{name}`, nor with that id, at {self.uri}") from None
+        experiment = found.get("experiment")
+        if not isinstance(experiment, dict) or "experiment_id" not in experiment:
+            raise TrackerError(f"{self.uri} says nothing of the experiment `{name}`")
+        return str(experiment["experiment_id"])
+
+    def search(self, experiment_id: str, wanted: Wanted) -> list[Snapshot]:
+        body: dict[str, Any] = {
+            "experiment_ids": [experiment_id],
+            "filter": _filter(wanted),
+            "run_view_type": "ACTIVE_ONLY",
+            "max_results": RUNS_PAGE,
+            "order_by": ["attributes.start_time ASC"],
+        }
+        found: list[Snapshot] = []
+        while True:
+            page = self.rest.post("mlflow/runs/search", body)
+            found += [snapshot_of(run) for run in page.get("runs", ())]
+            if not page.get("next_page_token"):
+                return [snapshot for snapshot in found if snapshot.has(wanted)]
+            body["page_token"] = page["next_page_token"]
+
+    def page_url(self, snapshot: Snapshot) -> str:
+        return f"{self.uri}/#/experiments/{snapshot.experiment_id}/runs/{snapshot.run_id}"
+
+    def tail(self, run_id: str, key: str, offset: int, limit: int, mark: Any) -> list[LoggedPoint]:
+        limit = min(limit, PAGE)
+        if self._has_offsets or not offset:
+            try:
+                return self._page(run_id, key, limit, token_of(offset) if offset else "")[0]
+            except Refused:
+                if not offset:
+                    raise
+                self._has_offsets = False
+        return self._walked(run_id, key, offset, limit)
+
+    def _walked(self, run_id: str, key: str, offset: int, limit: int) -> list[LoggedPoint]:
+        """From the beginning of the history on by the server's own tokens, where it takes none of ours."""
+        found: list[LoggedPoint] = []
+        token, passed = "", 0
+        while True:
+            points, token = self._page(run_id, key, PAGE, token)
+            found += points[max(0, offset - passed) :]
+            passed += len(points)
+            if not token or len(found) >= limit:
+                return found[:limit]
+
+    def _page(self, run_id: str, key: str, limit: int, token: str) -> tuple[list[LoggedPoint], str]:
+        asked = {"run_id": run_id, "metric_key": key, "max_results": limit} | ({"page_token": token} if token else {})
+        try:
+            found = self.rest.get("mlflow/metrics/get-history", **asked)
+        except NotThere as error:
+            raise RunGone(f"there is no run {run_id} at {self.uri}") from error
+        return _points(found, key), str(found.get("next_page_token") or "")
+
+    def since(self, run_id: str, key: str, first: int, last: int) -> list[LoggedPoint] | None:
+        """By halves, where the server would give a sample."""
+        if not self._has_intervals:
+            return None
+        try:
+            found = self.rest.get("mlflow/metrics/get-history-bulk-interval", run_ids=run_id, metric_key=key,
+                                  start_step=first, end_step=last, max_results=SAMPLED)  # fmt: skip
+        except NotOffered:
+            self._has_intervals = False
+            return None
+        except NotThere as error:
+            raise RunGone(f"there is no run {run_id} at {self.uri}") from error
+        points = _points(found, key)
+        if len(points) < SAMPLED:
+            return points
+        if first == last:
+            return None
+        middle = (first + last) // 2
+        lower, upper = self.since(run_id, key, first, middle), self.since(run_id, key, middle + 1, last)
+        return None if lower is None or upper is None else lower + upper
+
+    def mark(self, run_id: str) -> None:
+        return None
+
+    def fresh(self, run_id: str, mark: Any) -> tuple[Sequence[LoggedPoint], Any]:
+        raise TrackerError("a tracking server does not keep the order of arrival")
+
+    def close(self) -> None:
+        self.rest.close()
+
+
+def _filter(wanted: Wanted) -> str:
+    """What the server itself can sift; names and values that its language cannot write are left to `Snapshot.has`."""
+    terms = [] if wanted.finished else ["attributes.status = 'RUNNING'"]
+    for name, value in wanted.tags.items():
+        if all(letter in _TAG_NAME for letter in name) and value and value.isascii() and value.isprintable():
+            if not set(value) & set("'\"\\%"):
+                terms.append(f"tags.`{name}` = '{value}'")
+    return " and ".join(terms)
+
+
+def snapshot_of(run: Any) -> Snapshot:
+    """A run of MLflow's JSON. Raises TrackerError where it is none."""
+    try:
+        info, data = run["info"], run.get("data", {})
+        latest = {point.key: point for point in map(_point, data.get("metrics", ()))}
+        return Snapshot(
+            run_id=str(info.get("run_id") or info["run_uuid"]),
+            experiment_id=str(info.get("experiment_id", "")),
+            status=str(info.get("status", "RUNNING")),
+            started=int(info.get("start_time") or 0),
+            is_deleted=info.get("lifecycle_stage") == "deleted",
+            artifact_uri=str(info.get("artifact_uri", "")),
+            tags={str(tag["key"]): str(tag.get("value", "")) for tag in data.get("tags", ())},
+            params={str(param["key"]): str(param.get("value", "")) for param in data.get("params", ())},
+            latest=latest,
+        )
+    except (KeyError, TypeError, AttributeError, ValueError):
+        raise TrackerError("the tracking server answers with something that is no run") from None
+
+
+def _points(found: Mapping[str, Any], key: str) -> list[LoggedPoint]:
+    try:
+        return [_point(metric) for metric in found.get("metrics", ())]
+    except (KeyError, TypeError, AttributeError, ValueError):
+        raise TrackerError(f"the tracking server answers with something that is no history of `{key}`") from None
+
+
+def _point(metric: Any) -> LoggedPoint:
+    value = number_of(metric.get("value", 0.0))
+    return LoggedPoint(str(metric["key"]), value, int(metric.get("step") or 0), int(metric.get("timestamp") or 0))
