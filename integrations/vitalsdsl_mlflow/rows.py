@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import logging
 import operator
-from collections.abc import Callable, Iterable
-from typing import NamedTuple
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
 
 logger = logging.getLogger("vitalsdsl")
 
@@ -65,6 +65,19 @@ class Steps:
             time = point.timestamp / 1000
         if group_step is not None and group:
             self.take(group, group_step, time)
+
+    def back_to(self, step: int) -> None:
+        """The run went back: a system metric counts at this step until a later one comes."""
+        self._newest = step
+
+    def save(self) -> list[Any]:
+        """What is remembered but for the counts, which are those of the points that were given: plain data."""
+        return [self._newest, self._stepless, self._explicit]
+
+    def load(self, saved: Sequence[Any], counts: Mapping[str, int]) -> None:
+        """Go on after so many points of each metric."""
+        self._newest, self._stepless, self._explicit = saved
+        self._counts = dict(counts)
 
     def _step(self, point: LoggedPoint) -> int | None:
         if point.key.startswith(SYSTEM):
