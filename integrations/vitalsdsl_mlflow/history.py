@@ -2,80 +2,55 @@
 
 from __future__ import annotations
 
-import importlib
-import math
-import sys
-from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
 
-from vitalsdsl.errors import MissingExtraError, SourceError
-from vitalsdsl.points import Row, RunInfo, planned_steps
-from vitalsdsl_mlflow.rows import LoggedPoint, Steps
-
-_INFINITE = sys.float_info.max
-"""MLflow's stores keep ±inf as the largest float."""
+from vitalsdsl.errors import SourceError, TrackerError, UsageError
+from vitalsdsl.feeds import Wanted
+from vitalsdsl.points import Rewind, Row, RunInfo
+from vitalsdsl_mlflow.remote import RunFeed
+from vitalsdsl_mlflow.stores import Store
+from vitalsdsl_mlflow.targets import EXPERIMENTS, store_of, tracking_uri
 
 
 @dataclass(frozen=True)
 class Recording:
-    """One run."""
+    """One run. It may not have ended: then it is what had been logged by now."""
 
     info: RunInfo
-    events: list[Row]
+    events: list[Row | Rewind]
 
 
 def read(reference: str, *, step_key: str | None = None) -> list[Recording]:
-    """The runs behind `RUN_ID` or `experiments/NAME`, from the tracking server that MLflow is set to.
+    """The runs behind `RUN_ID` or `experiments/NAME`, from the store that MLflow is set to; MLflow is not needed.
 
     Raises SourceError where there is no such run, or the server does not answer.
     """
-    client = _client()
     try:
-        return [_recording(client, run) for run in _runs(client, reference)]
-    except SourceError:
-        raise
-    except Exception as error:
-        raise SourceError(f"mlflow:{reference} cannot be read: {' '.join(str(error).split()) or error!r}") from error
+        store = store_of(tracking_uri())
+        try:
+            return _read(store, reference, step_key)
+        finally:
+            store.close()
+    except (TrackerError, UsageError) as error:
+        raise SourceError(f"mlflow:{reference} cannot be read: {error}") from error
 
 
-def _client() -> Any:
-    try:
-        mlflow = importlib.import_module("mlflow")
-    except ImportError as error:
-        raise MissingExtraError("mlflow", "mlflow") from error
-    return mlflow.MlflowClient()
+def _read(store: Store, reference: str, step_key: str | None) -> list[Recording]:
+    if reference.startswith(EXPERIMENTS):
+        experiment = store.experiment(reference.removeprefix(EXPERIMENTS))
+        snapshots = store.search(experiment, Wanted(finished=True))
+    else:
+        snapshots = [store.run(reference)]
+    return [_recording(RunFeed(store, snapshot, step_key, is_recorded=True)) for snapshot in snapshots]
 
 
-def _runs(client: Any, reference: str) -> Iterator[Any]:
-    if not reference.startswith("experiments/"):
-        yield client.get_run(reference)
-        return
-    name = reference.removeprefix("experiments/")
-    experiment = client.get_experiment_by_name(name)
-    if experiment is None:
-        raise SourceError(f"there is no MLflow experiment called {name}")
-    token = None
+def _recording(feed: RunFeed) -> Recording:
+    events: list[Row | Rewind] = []
+    notes: list[str] = []
+    batch = feed.read(None)
     while True:
-        page = client.search_runs([experiment.experiment_id], order_by=["attributes.start_time ASC"], page_token=token)
-        yield from page
-        token = page.token
-        if not token:
-            return
-
-
-def _recording(client: Any, run: Any) -> Recording:
-    points: list[LoggedPoint] = []
-    for key in run.data.metrics:
-        for metric in client.get_metric_history(run.info.run_id, key):
-            points.append(LoggedPoint(key, _restored(metric.value), metric.step, metric.timestamp))
-    rows: list[Row] = []
-    steps = Steps(run.info.run_id, lambda values, step, time: rows.append(Row(step, values, time)))
-    steps.add(points)
-    return Recording(RunInfo(run.info.run_id, planned_steps(run.data.params), notes=tuple(steps.notes)), rows)
-
-
-def _restored(value: float) -> float:
-    if abs(value) >= _INFINITE:
-        return math.inf if value > 0 else -math.inf
-    return value
+        events += batch.events
+        notes += batch.notes
+        if not batch.more:
+            return Recording(replace(feed.info, notes=tuple(notes)), events)
+        batch = feed.read(batch.cursor)
