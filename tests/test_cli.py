@@ -102,7 +102,7 @@ def test_explain_reads_a_rule_out_and_shows_its_values_at_a_step(headline: Path)
     said = call("explain", str(headline)).output
     assert "Fires orange when grad_norm is above 3 times the baseline of grad_norm" in said
     assert "Needs 500 steps" in said
-    assert "not before step 519" in said
+    assert "not before step 518" in said
     run = str(headline.parent / "run.jsonl")
     pending = call("explain", str(headline), run, "--step", "513").output
     assert "pending 14 of 20 steps, margin +0.33" in pending

@@ -17,8 +17,8 @@ from vitalsdsl.rules import Level
 from vitalsdsl.scope import Meaning, Scope, arguments_by_name, implicit_subject
 from vitalsdsl.signals import Root
 from vitalsdsl.stream import Stream
-from vitalsdsl.types import SAMPLES, STEPS, TIME, Extent
 from vitalsdsl.verdict import Clause, RuleState
+from vitalsdsl.warmup import Earliest
 from vitalsdsl.wording import distance
 
 _COMPARED = {">": "above", "<": "below", ">=": "at or above", "<=": "at or below", "==": "equal to", "!=": "not"}
@@ -52,7 +52,7 @@ def _clause(clause: rules.Clause, rule: rules.Rule, scope: Scope) -> list[str]:
         assert rung.after is not None
         lines.append(f"Goes {rung.level.word} where that still holds {said.length(rung.after)} after it fired.")
     lines.append(_clears(clause, rule.body.clear, said))
-    lines += _latency(clause, scope)
+    lines += _latency(clause, rule, scope)
     return lines
 
 
@@ -173,75 +173,15 @@ class _Said:
 # -------------------------------------------------------------------- warm-up and latency
 
 
-def warm_up(node: ex.Node, scope: Scope) -> dict[str, float]:
-    """How much of a run an expression needs before it can be known, by unit: its windows, and those inside them."""
-    need: dict[str, float] = {}
-    for inner in node.children():
-        for unit, amount in warm_up(inner, scope).items():
-            need[unit] = max(need.get(unit, 0.0), amount)
-    own: Extent | None = None
-    if isinstance(node, ex.Name):
-        own_let = scope.lets.get(node.path)
-        own_event = scope.events.get(node.path)
-        if own_let is not None:
-            return warm_up(own_let.expression, scope)
-        if own_event is not None:
-            return warm_up(own_event.condition, scope)
-    elif isinstance(node, ex.Before):
-        own = _extent(node.shift, scope)
-    elif isinstance(node, ex.Call):
-        function = base.registry().get(node.function)
-        if function is not None and aggregate_of(node) is None:
-            places = [p for p in function.parameters if p.takes in (Takes.EXTENT, Takes.ORIGIN)]
-            given = arguments_by_name(node, function)
-            if function.implicit_subject and len(given) < len(function.positional()):
-                given = {function.positional()[1].name: next(iter(given.values()))} if given else {}
-            for place in places:
-                extent = _extent(given[place.name], scope) if place.name in given else None
-                if extent is not None:
-                    own = Extent(extent.size + (own.size if own is not None else 0), extent.unit)
-    if own is not None:
-        need[own.unit] = need.get(own.unit, 0.0) + own.size
-    return need
-
-
-def _extent(node: ex.Expression, scope: Scope) -> Extent | None:
-    if isinstance(node, ex.Name):
-        param = scope.params.get(node.path)
-        return _extent(param.value, scope) if param is not None else None
-    if isinstance(node, ex.Length):
-        return Extent(node.size, TIME if node.is_time else node.unit)
-    return Extent(node.value, STEPS) if isinstance(node, ex.Number) else None
-
-
-def _amounts(need: dict[str, float]) -> str:
-    units = {TIME: "s", STEPS: " steps", SAMPLES: " points"}
-    return " and ".join(f"{amount:g}{units.get(unit, ' ' + unit)}" for unit, amount in need.items() if amount)
-
-
-def _latency(clause: rules.Clause, scope: Scope) -> list[str]:
-    need = warm_up(clause.condition, scope)
-    lines = []
-    if any(need.values()):
-        lines.append(f"Needs {_amounts(need)} of the run before it can know.")
-    lasts: dict[str, float] = {}
-    for length in clause.for_.lengths if clause.for_ is not None else ():
-        extent = _extent(length, scope)
-        if extent is not None:
-            lasts[extent.unit] = extent.size
-    if clause.for_ is not None and clause.for_.n:
-        lasts = {SAMPLES: clause.for_.k}
-    if set(lasts) | set(need) <= {STEPS} and (lasts or need):
-        earliest = max(need.get(STEPS, 0.0), 1) + max(lasts.get(STEPS, 1.0) - 1, 0) - (0 if need else 1)
-        lines.append(
-            f"Earliest detection: {max(lasts.get(STEPS, 1) - 1, 0):g} steps after the trouble begins, "
-            f"and not before step {earliest:g} counted from the first point."
-        )
-    elif lasts:
-        lines.append(f"Earliest detection: once the trouble has lasted {_amounts(lasts)}.")
-    else:
-        lines.append("Earliest detection: at the first point of trouble.")
-    return lines
+def _latency(clause: rules.Clause, rule: rules.Rule, scope: Scope) -> list[str]:
+    """What a clause needs before it can know, and how soon it can fire: lower bounds, all of them."""
+    need = Earliest(scope).known(clause.condition).lived()
+    after, first = Earliest(scope, warm_up=False).fires(clause, rule), Earliest(scope).fires(clause, rule)
+    lines = [f"Needs {need} of the run before it can know."] if need else []
+    soon = f"{after} after the trouble begins" if after else "at the first point of trouble"
+    steps = math.ceil(first.steps)
+    late = f", and not before step {steps} counted from the first point" if steps else ""
+    return [*lines, f"Earliest detection: {soon}{late}."]
 
 
 # -------------------------------------------------------------------- at a step

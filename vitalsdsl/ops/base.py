@@ -82,6 +82,9 @@ class Function:
     implicit_subject: ClassVar[bool] = False
     """Whether x may be left out where the other side of the comparison is one bare metric or let."""
 
+    counts_edges: ClassVar[bool] = False
+    """Whether it counts how often its event began."""
+
     @classmethod
     def signature(cls) -> str:
         """As it is written: `quantile(x, q, W)`."""
@@ -100,6 +103,20 @@ class Function:
     def check(cls, arguments: Arguments) -> str | None:
         """What is wrong with arguments of the right kinds, in one sentence; None where nothing is."""
         return None
+
+    @classmethod
+    def warm_up(cls, arguments: Arguments) -> tuple[Extent, ...]:
+        """How long after its stream's first point it can be known at the earliest: lengths one after the other. By
+        default what all its lengths come to, the first point's own step or sample being one of them."""
+        lengths = [given for given in arguments.values() if isinstance(given, Extent)]
+        if not lengths or lengths[0].unit == TIME:
+            return tuple(lengths)
+        return (Extent(max(lengths[0].size - 1, 0), lengths[0].unit), *lengths[1:])
+
+    @classmethod
+    def known_from_start(cls, arguments: Arguments) -> bool:
+        """Whether it is known even before its stream has a point, or while that is unknown."""
+        return False
 
 
 class Elementwise(Function):

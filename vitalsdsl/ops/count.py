@@ -40,6 +40,10 @@ class Count(Windowed):
         return float(window.usable)
 
     @classmethod
+    def known_from_start(cls, arguments: Arguments) -> bool:
+        return not arguments.get("W")
+
+    @classmethod
     def sharing(cls, arguments: Arguments) -> tuple[Any, ...]:
         return super().sharing(arguments) if arguments.get("W") else ("lifetime",)
 

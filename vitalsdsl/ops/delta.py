@@ -7,7 +7,7 @@ from typing import Any
 
 from vitalsdsl.kernels.change import Change, SampleChange
 from vitalsdsl.ops.base import Arguments, Parameter, Stateful, Takes, X
-from vitalsdsl.types import SAMPLES
+from vitalsdsl.types import SAMPLES, Extent
 
 
 class Delta(Stateful):
@@ -32,6 +32,10 @@ class Delta(Stateful):
     name = "delta"
     parameters = (X, Parameter("D", Takes.EXTENT, required=False))
     example = "when delta(loss_scale) < 0 for 3 samples on loss_scale -> yellow"
+
+    @classmethod
+    def warm_up(cls, arguments: Arguments) -> tuple[Extent, ...]:
+        return (arguments.get("D") or Extent(1, SAMPLES),)
 
     @classmethod
     def sharing(cls, arguments: Arguments) -> tuple[Any, ...]:

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from vitalsdsl.kernels.edges import Edges
 from vitalsdsl.ops.base import Arguments
 from vitalsdsl.ops.since import Since as _Since
+from vitalsdsl.types import STEPS, Extent
 
 
 class Interval(_Since):
@@ -27,6 +28,10 @@ class Interval(_Since):
     phrase = "the steps between the last two {EVENT}"
     points_at_edges = True
     example = "when interval(grad_norm > 100) < 500 steps and since(grad_norm > 100) < 500 steps -> yellow"
+
+    @classmethod
+    def warm_up(cls, arguments: Arguments) -> tuple[Extent, ...]:
+        return (Extent(2, STEPS),)  # between two edges it has to be false once
 
     @classmethod
     def reader(cls, state: Edges, arguments: Arguments) -> Callable[[int, float], float]:

@@ -24,6 +24,11 @@ class Onsets(Stateful):
     phrase = "the number of times {EVENT} began within {W}"
     parameters = (EVENT, WINDOW)
     example = "when onsets(loss > 10, 1000 steps) >= 3 -> orange"
+    counts_edges = True
+
+    @classmethod
+    def known_from_start(cls, arguments: Arguments) -> bool:
+        return True
 
     @classmethod
     def new(cls, arguments: Arguments) -> EdgeCount:

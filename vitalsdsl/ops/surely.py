@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from vitalsdsl.ops.base import CONDITION, Elementwise
+from vitalsdsl.ops.base import CONDITION, Arguments, Elementwise
 from vitalsdsl.types import Kind
 
 
@@ -22,6 +22,10 @@ class Surely(Elementwise):
     parameters = (CONDITION,)
     result = Kind.CONDITION
     example = "when loss > 5 and not surely(rising(lr, 100 steps)) for 20 steps -> yellow"
+
+    @classmethod
+    def known_from_start(cls, arguments: Arguments) -> bool:
+        return True
 
     @staticmethod
     def value(*operands: bool | None) -> bool:

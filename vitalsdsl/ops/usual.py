@@ -7,6 +7,7 @@ from typing import Any
 
 from vitalsdsl.kernels.accepted import Accepted
 from vitalsdsl.ops.base import WINDOW, Arguments, Parameter, Stateful, Takes, X
+from vitalsdsl.types import Extent
 
 UNLESS = Parameter("unless", Takes.FREEZING, keyword=True, required=False)
 
@@ -44,6 +45,10 @@ class Usual(Stateful):
     phrase = "what {x} usually is ({W})"
     parameters = (X, WINDOW, UNLESS)
     example = "when loss > 1.5 * usual(loss, 500 steps) for 5 steps -> yellow"
+
+    @classmethod
+    def warm_up(cls, arguments: Arguments) -> tuple[Extent, ...]:
+        return (arguments["W"],)  # what is read at a step is made of earlier steps' points
 
     @classmethod
     def sharing(cls, arguments: Arguments) -> tuple[Any, ...]:

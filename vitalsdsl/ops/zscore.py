@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from vitalsdsl.kernels.preceding import Preceding
 from vitalsdsl.ops.base import WINDOW, Arguments, Stateful, X
+from vitalsdsl.types import Extent
 
 
 class Zscore(Stateful):
@@ -32,6 +33,10 @@ class Zscore(Stateful):
     phrase = "the robust z-score of {x} against the {W} before"
     parameters = (X, WINDOW)
     example = "when zscore(loss, 128 steps) > 6 and zscore(grad_norm, 128 steps) > 6 -> yellow"
+
+    @classmethod
+    def warm_up(cls, arguments: Arguments) -> tuple[Extent, ...]:
+        return (arguments["W"],)  # the newest point is not one of those that it is compared with
 
     @classmethod
     def new(cls, arguments: Arguments) -> Preceding:
