@@ -119,10 +119,9 @@ SAID = {
         ["Earliest detection: 20 steps after the trouble begins, and not before step 70 counted from the first point."],
     ),
     "missing takes its length": (
-        "when missing val_loss for 100 steps -> yellow",
+        "when missing val_loss for 90 steps -> yellow",
         [
-            "Earliest detection: 100 steps after the trouble begins, "
-            + "and not before step 100 counted from the first point.",
+            "Earliest detection: 90 steps after the trouble begins, and not before step 90 counted from the first point."
         ],
     ),
     "a recovery that does not come takes its length": (

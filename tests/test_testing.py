@@ -140,7 +140,7 @@ FILES = {
     "no YAML": ("policy: [", "V050 1:9"),
     "no tests": ("policy: p.vitals", "V057 1:1"),
     "no policy": ("tests: [{name: a, series: {x: 1}, expect: []}]", "V057 1:1"),
-    "an empty list of tests": ("policy: p.vitals\ntests: []", "V057 1:1"),
+    "an empty list of tests": ("policy: p.vitals\ntests: []", "V057 2:8"),
     "an unknown key": ("policy: p.vitals\nsed: 7\ntests: [{name: a, series: {x: 1}, expect: []}]", "V051 2:1"),
     "a key twice": ("policy: p.vitals\npolicy: q.vitals", "V052 2:1"),
     "no seed": ("policy: p.vitals\nseed: x\ntests: [{name: a, series: {x: 1}, expect: []}]", "V076 2:7"),
@@ -325,15 +325,80 @@ def test_a_name_cannot_move_the_cursor(tmp_path: Path) -> None:
 # ---------------------------------------------------------------- warm-up, coverage, settings, seeds
 
 
-def test_a_silent_test_that_never_leaves_the_warm_up_is_warned_of(tmp_path: Path) -> None:
-    assert "warm-up" in result(tmp_path, 'grad_norm: "9.0 x100"', "", HEADLINE).warning
-    assert result(tmp_path, 'grad_norm: "1.0 x600"', "", HEADLINE).warning == ""
-    assert "V606" in str(result(tmp_path, 'grad_nrom: "1.0 x600"', "", HEADLINE))
+NOTHING = "no condition is ever known in this test"
+SHORT = NOTHING + ": its series are shorter than the {} steps that `{}` needs"
+TWO = 'metric val = "eval/loss", "val_loss" rule slow { when mean(x, 30 steps) > 3 -> red } rule high { when val > 3 -> red }'
+SILENT = {
+    "shorter than the warm-up": ('grad_norm: "9.0 x100"', HEADLINE, SHORT.format(500, "grad_norm_orange")),
+    "known, and silent": ('grad_norm: "1.0 x600"', HEADLINE, ""),
+    "one rule too short, the other without its metric": ('x: "1 x29"', TWO, SHORT.format(30, "slow")),
+    "another metric of the policy": ('y: "1 x29"', "when x > 3 -> red let z = y", f"{NOTHING}: never logged here: x"),
+    "neither of several names": (
+        'y: "1 x29"',
+        'metric x = "a", "b" let z = y when x > 3 -> red',
+        f"{NOTHING}: never logged here: a or b",
+    ),
+    "only NaN": ('x: "nan x29"', "nonfinite off when x > 3 -> red", NOTHING),
+}
+
+
+@pytest.mark.parametrize("name", SILENT)
+def test_a_silent_test_in_which_nothing_is_known_says_why(name: str, tmp_path: Path) -> None:
+    series, policy, warning = SILENT[name]
+    found = result(tmp_path, series, "", policy)
+    assert found.passed and found.warning == warning
+    assert ("V606" in str(found)) is bool(warning)
+
+
+RENAMED = 'metric loss = "train/loss" when loss > 10 for 5 steps -> orange'
+UNREAD = {
+    "the policy's own name for it": (
+        'loss: "1.0 x20, 20 x20"', RENAMED, 'no metric of this policy is logged as `loss`: metric `loss` is read from "train/loss"',
+        'write `"train/loss": "1.0 x20, 20 x20"`', 24),
+    "a typo": ('gradnorm: "1 x20"', HEADLINE, "no metric of this policy is logged as `gradnorm`", "did you mean `grad_norm`?", 24),
+    "nothing like it": ('x: "1", lr: "1 x20"', HOT, "no metric of this policy is logged as `lr`", "it reads x", 32),
+    "a member outside the range": (
+        'act/7: "1"', "when any(act/{0..3} > 5) -> red", "no metric of this policy is logged as `act/7`", "it reads act/{0..3}", 24),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", UNREAD)
+def test_a_series_that_nothing_reads_is_an_error_at_its_key(name: str, tmp_path: Path) -> None:
+    series, policy, message, help_, column = UNREAD[name]
+    with pytest.raises(PolicyError) as caught:
+        result(tmp_path, series, "", policy)
+    [found] = caught.value.diagnostics
+    assert (found.code, found.message, found.help) == ("V085", message, (help_,))
+    assert found.span.position == (3, column)
+
+
+READ = {
+    "by `missing` alone": ("x", 'metric x = "x" every 1 steps when missing x for 9 steps -> red'),
+    "by a family": ("act/7/absmax", "when any(act/*/absmax > 3) -> red"),
+    "by a declared family": ("acts/7", 'metric act/* = "acts/*" rule r each m in act/* { when m > 3 -> red }'),
+    "by a let that a rule reads": ("y", "let z = y + 1 when z > 3 -> red"),
+    "by an event": ("y", "event e = y > 3 when e -> red"),
+    "by a phase": ("y", "phase p = y > 3 rule r in phase p { when x > 3 -> red }"),
+    "by a clause's pace": ("y", "when x > 3 on y -> red"),
+    "by a freezing condition": ("y", "when x > 2 * usual(x, 5 steps, unless: y > 3) -> red"),
+    "by `clear when`": ("y", "rule r { when x > 3 -> red clear when y < 1 }"),
+    "by a message": ("y", 'rule r { when x > 3 -> red because "{y}" }'),
+    "by a disabled rule": ("y", "rule r { when y > 3 -> red disabled }"),
+    "by a declaration alone": ("y", 'metric x = "y" when z > 3 -> red'),
+    "by a counter": ("train/epoch", "when epoch > 3 -> red"),
+    "by another name of several": ("b", 'metric x = "a", "b" when x > 3 -> red'),
+}
+
+
+@pytest.mark.parametrize("name", READ)
+def test_a_series_is_read(name: str, tmp_path: Path) -> None:
+    series, policy = READ[name]
+    assert result(tmp_path, f'{series}: "1"', "", policy).passed
 
 
 def test_what_was_known_once_and_is_stale_at_the_end_is_no_warm_up(tmp_path: Path) -> None:
     policy = 'metric x = "x" every 1 steps stale after 2 steps\n' + HOT
-    assert result(tmp_path, 'x: "1 x9", y: "gap x20, 1 x9"', "", policy).warning == ""
+    assert result(tmp_path, 'x: "1 x9", y: "gap x20, 1 x9"', "", policy + "let z = y").warning == ""
 
 
 def test_rules_count_as_tested_when_they_fire_and_when_they_are_known_and_silent(tmp_path: Path) -> None:
@@ -364,7 +429,7 @@ def test_a_profile_is_taken(tmp_path: Path) -> None:
 
 def test_noise_depends_on_seed_test_and_metric_only(tmp_path: Path) -> None:
     level = random.Random("7/a/x").gauss(0, 1)
-    policy = f"rule above {{ when x >= {level!r} -> orange }} rule below {{ when x <= {level!r} -> orange }}"
+    policy = f"rule above {{ when x >= {level!r} -> orange }} rule below {{ when x <= {level!r} -> orange }} let z = y"
     expect = "[{step: 0, rule: above, to: orange}, {step: 0, rule: below, to: orange}]"
     tests = f'  - {{name: a, series: {{y: "0 ~1 x5", x: "0 ~1"}}, expect: {expect}}}\n'
     assert results(tmp_path, tests, policy, "seed: 7\n")[0].passed

@@ -105,14 +105,14 @@ class Metrics:
         """Have `join` called with what the stars stand for, for each member logged so far and to come."""
         watch = self._watches.get(family)
         if watch is None:
-            watch = self._watches[family] = _Watch(family, self._patterns(family))
+            watch = self._watches[family] = _Watch(family, self.patterns(family))
             for name in self._seen:
                 watch.take(name)
         watch.joins.append(join)
         for star in list(watch.stars):
             join(star)
 
-    def _patterns(self, family: str) -> tuple[str, ...]:
+    def patterns(self, family: str) -> tuple[str, ...]:
         """The shapes under which members are logged. `act/{0..3}/x` is a part of a declared `act/*/x`."""
         for metric in self.scope.metrics.values():
             if metric.family and _any_number(metric.name) == _any_number(family):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -100,6 +100,11 @@ class Stream:
     def newest_step(self) -> int | None:
         """The step that is open, or else the one that closed last."""
         return self._open.step if self._open is not None else self.closed
+
+    @property
+    def names(self) -> Collection[str]:
+        """The names under which something was logged in the steps that have closed."""
+        return self._seen.keys()
 
     # ---------------------------------------------------------------- points
 

@@ -82,7 +82,7 @@ class Expected:
 
 @dataclass(frozen=True)
 class Test:
-    """One named test: points from series, or from a recorded run."""
+    """One named test: points from series, or from a recorded run. `places` are those of the series' keys."""
 
     __test__ = False  # no test of pytest's
 
@@ -92,6 +92,7 @@ class Test:
     expected: tuple[Expected, ...]
     settings: Mapping[str, str] = field(default_factory=dict)
     line: int = 0
+    places: Mapping[str, Span] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -145,7 +146,10 @@ class _Reading(Pieces):
             seed = "0"
         settings = self._settings(found)
         tests = self._tests(found["tests"][1]) if "tests" in found else []
-        if not self.diagnostics and (policy is None or not tests):
+        if not self.diagnostics and "tests" in found and not tests:
+            help_ = "write one: `- {name: …, series: {…}, expect: []}`"
+            self.error("V057", "`tests:` is empty", _first_line(found["tests"][1]), "no test", help_)
+        elif not self.diagnostics and (policy is None or not tests):
             word = "`policy:` names its policy" if policy is None else "`tests:` lists its tests"
             self.error("V057", f"a key is missing: {word}", place, "", "write `policy: NAME.vitals` and `tests:`")
         return Suite(path, policy, str(int(seed)), settings, profile, tuple(tests)) if policy is not None else None
@@ -187,14 +191,15 @@ class _Reading(Pieces):
             word = "both" if "series" in found else "neither"
             hint = "`series:` gives values, `replay:` a recorded run"
             self.error("V076", f"this test has {word} of `series:` and `replay:`", place, "one of them", hint)
-        series = dict(self._series(found["series"][1])) if "series" in found else {}
+        series = self._series(found["series"][1]) if "series" in found else []
         expected = [self._expected(e) for e in self._list(found["expect"][1], "expect")] if "expect" in found else []
         name, replay = self._word(found, "name") or "", self._word(found, "replay")
         listed = tuple(e for e in expected if e is not None)
-        return Test(name, series, replay, listed, self._settings(found), place.position[0]), place
+        notations, places = {n: text for n, text, _ in series}, {n: span for n, _, span in series}
+        return Test(name, notations, replay, listed, self._settings(found), place.position[0], places), place
 
-    def _series(self, tree: Tree) -> list[tuple[str, str]]:
-        found: list[tuple[str, str]] = []
+    def _series(self, tree: Tree) -> list[tuple[str, str, Span]]:
+        found: list[tuple[str, str, Span]] = []
         for key, value in self.named(tree, "series"):
             scalar = self.scalar(value, key.text)
             if scalar is None:
@@ -203,7 +208,7 @@ class _Reading(Pieces):
                 at = scalar.positions
                 last = at[wrong.end - 1] + 1 if wrong.end > wrong.start else at[wrong.start] + 1
                 self.error("V075", wrong.message, self.source.span(at[wrong.start], last), "here", wrong.help)
-            found.append((key.text, scalar.text))
+            found.append((key.text, scalar.text, key.span))
         return found
 
     def _expected(self, tree: Tree) -> Expected | None:

@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import difflib
+import math
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
-from vitalsdsl.diagnostic import printable
+from vitalsdsl.diagnostic import Diagnostic, Severity, printable
+from vitalsdsl.errors import PolicyError
+from vitalsdsl.logged import Reads
 from vitalsdsl.points import Rewind, Row
 from vitalsdsl.policy import LoadedPolicy, load
 from vitalsdsl.rules import Rule
+from vitalsdsl.scope import Scope
 from vitalsdsl.series import points
 from vitalsdsl.stream import Stream
 from vitalsdsl.suite import Expected, Suite, Test, load_tests
 from vitalsdsl.verdict import RuleState, Transition
+from vitalsdsl.warmup import Earliest
 
 __all__ = ["Expected", "Reader", "Result", "Suite", "Test", "load_tests", "run_tests", "tested_rules"]
 
@@ -22,11 +27,14 @@ Reader = Callable[[str], "Iterable[Row | Rewind]"]
 MOST_LINES = 40
 """Of a failure: what a person reads before they give up."""
 
+MOST_OF_A_SERIES = 40
+"""Characters that a help shows of one."""
+
 
 @dataclass(frozen=True)
 class Result:
-    """What came of a test. `warning` where it asserts nothing, since its series never leave the warm-up; `hints` say
-    for each missing transition what is nearest to it."""
+    """What came of a test. `warning` where it asserts nothing, since no condition is ever known in it; `hints` say for
+    each missing transition what is nearest to it."""
 
     test: Test
     matched: tuple[tuple[Expected, Transition], ...]
@@ -72,20 +80,43 @@ def told(t: Transition) -> str:
 def run_tests(suite: Suite, read: Reader) -> list[Result]:
     """Run all tests of a suite; `read` gives the rows of a recorded run by its reference.
 
-    Raises VitalsError where the policy or a recorded run cannot be used.
+    Raises VitalsError where the policy or a recorded run cannot be used, or a series is of a name that nothing in the
+    policy reads.
     """
     loaded: dict[tuple[tuple[str, str], ...], LoadedPolicy] = {}
-    results = []
+    keys = []
     for test in suite.tests:
         settings = {**suite.settings, **test.settings}
-        key = tuple(sorted(settings.items()))
-        if key not in loaded:
-            loaded[key] = load(suite.beside(suite.policy), settings=settings, profile=suite.profile)
-        results.append(_run(suite, test, loaded[key], read))
-    return results
+        keys.append(tuple(sorted(settings.items())))
+        if keys[-1] not in loaded:
+            loaded[keys[-1]] = load(suite.beside(suite.policy), settings=settings, profile=suite.profile)
+    reads = {key: Reads(policy.policy) for key, policy in loaded.items()}
+    unread = [_unread(name, test, reads[key]) for test, key in zip(suite.tests, keys)
+              for name in test.places if not reads[key].takes(name)]  # fmt: skip
+    if unread:
+        raise PolicyError(unread)
+    return [_run(suite, test, loaded[key], reads[key], read) for test, key in zip(suite.tests, keys)]
 
 
-def _run(suite: Suite, test: Test, policy: LoadedPolicy, read: Reader) -> Result:
+def _unread(name: str, test: Test, reads: Reads) -> Diagnostic:
+    """A series under a name that the policy does not read: the rules would see nothing, and the test pass."""
+    message, near = f"no metric of this policy is logged as `{name}`", reads.nearest(name)
+    written = test.series[name]
+    first = written if len(written) <= MOST_OF_A_SERIES else written[:MOST_OF_A_SERIES].rsplit(",", 1)[0] + ", …"
+    if any(read.path == name for read in reads.metrics):
+        message += f': metric `{name}` is read from "{near}"'
+        help_ = f'write `"{near}": "{first}"`'
+    elif near:
+        help_ = f"did you mean `{near}`?"
+    else:
+        known = [n for read in reads.metrics for n in read.names]
+        help_ = (
+            f"it reads {', '.join(known[:5])}" + (", …" if len(known) > 5 else "") if known else "it reads no metric"
+        )
+    return Diagnostic("V085", Severity.ERROR, message, test.places[name], "read by nothing", (help_,))
+
+
+def _run(suite: Suite, test: Test, policy: LoadedPolicy, reads: Reads, read: Reader) -> Result:
     stream = Stream(policy.policy, test.name, policy.digest, keep_all=True)
     known: set[str] = set()
     transitions: list[Transition] = []
@@ -97,7 +128,24 @@ def _run(suite: Suite, test: Test, policy: LoadedPolicy, read: Reader) -> Result
             known |= _known(stream.plan.rules, known)
     transitions += stream.finish()
     known |= _known(stream.plan.rules, known) | {t.rule for t in transitions}
-    return _compare(policy, test, transitions, known)
+    return _compare(policy, test, transitions, known, lambda: _nothing_known(stream, policy, reads))
+
+
+def _nothing_known(stream: Stream, policy: LoadedPolicy, reads: Reads) -> str:
+    """Why no condition was ever known: the metrics are not logged, or the run is shorter than a rule needs."""
+    said = "no condition is ever known in this test"
+    lacking = {read.path for read in reads.never_logged(stream.names)}
+    rules = [r for r in policy.policy.of(Rule) if not r.body.disabled]
+    warming = [r for r in rules if lacking.isdisjoint(name.path for name in reads.of_rule(r))]
+    first, last = stream.plan.graph.clock.first_step, stream.closed
+    if warming and first is not None and last is not None:
+        earliest = Earliest(Scope.of(policy.policy))
+        needs = {r.name: min(earliest.known(c.condition).lived().steps for c in r.body.clauses) for r in warming}
+        name = min(needs, key=lambda n: needs[n])
+        if needs[name] > last - first + 1:
+            return f"{said}: its series are shorter than the {math.ceil(needs[name]):,} steps that `{name}` needs"
+    never = [" or ".join(read.names) for read in reads.never_logged(stream.names)]
+    return f"{said}: never logged here: {', '.join(never)}" if never else said
 
 
 def _known(states: Iterable[RuleState], before: set[str]) -> set[str]:
@@ -118,7 +166,9 @@ def _rows(suite: Suite, test: Test) -> list[Row]:
     return [Row(step, row) for step in sorted(table) for row in table[step]]
 
 
-def _compare(policy: LoadedPolicy, test: Test, transitions: list[Transition], known: set[str]) -> Result:
+def _compare(
+    policy: LoadedPolicy, test: Test, transitions: list[Transition], known: set[str], why: Callable[[], str]
+) -> Result:
     given = _assigned(test.expected, transitions)
     matched = tuple((test.expected[e], transitions[t]) for e, t in sorted(given.items(), key=lambda pair: pair[1]))
     missing = tuple(e for i, e in enumerate(test.expected) if i not in given)
@@ -129,7 +179,7 @@ def _compare(policy: LoadedPolicy, test: Test, transitions: list[Transition], kn
     hints = tuple(_nearest(e, unexpected, transitions, every, known) for e in missing)
     warning = ""
     if not test.expected and not transitions and names and not known:
-        warning = "no condition is ever known in this test: its series never leave the warm-up"
+        warning = why()
     fired = frozenset(t.rule for t in transitions if t.to)
     return Result(test, matched, missing, unexpected, fired, frozenset((known & names) - fired), hints, warning)
 

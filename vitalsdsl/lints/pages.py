@@ -110,6 +110,12 @@ PAGES: dict[str, str] = {
     "V077": "A lock beside a policy pins what it uses: each file and pack by the digest of its meaning. Something there means\n"
     "something else now, so the policy would judge otherwise than when it was last looked at. See what changed (`git diff`,\n"
     "`vitals policy diff`), then write the lock again: `vitals policy lock FILE`. Looks and comments change no digest.",
+    "V085": (
+        "A series of a test goes by the name that the run logs, not by the policy's own name for it. One that nothing\n"
+        "reads would leave the rules without data, and the test would pass for nothing."
+        '\n\nNot so:  metric loss = "train/loss" … series: {loss: "1 x20"}\n'
+        'But so:  metric loss = "train/loss" … series: {"train/loss": "1 x20"}'
+    ),
     "V310": 'Two files define one name, or set one thing (a level, a limit, the guard, the axis) in two ways.\n\nNot so:  use "a.vitals" use "b.vitals"\nBut so:  use "a.vitals" as a use "b.vitals" as b',
     "V311": (
         "There is no param (or profile) of that name."
