@@ -42,6 +42,24 @@ def test_replay_reads_standard_input_and_fails_on_a_level(headline: Path) -> Non
     assert call("replay", str(headline), "-", "--fail-on", "red", stdin=ROWS).exit_code == 0
 
 
+def test_replay_names_what_was_never_logged_and_never_known(tmp_path: Path) -> None:
+    path = tmp_path / "p.vitals"
+    path.write_text("phase late = progress > 50% rule r in phase late { when los > 3 or loss > 9 -> red }")
+    rows = "".join(json.dumps({"step": s, "loss": 1.0}) + "\n" for s in range(5))
+    told = call("replay", str(path), "-", stdin=rows).stderr
+    assert "  never logged: los (read by r); did you mean `loss`?\n" in told
+    assert "  never known: progress (this run does not say how long it is)\n" in told
+    known = call("replay", str(path), "-", stdin='{"step": 0, "loss": 1, "los": 1, "max_steps": 9}\n').stderr
+    assert "never" not in known
+
+
+def test_replay_counts_late_points(headline: Path) -> None:
+    late = '{"step": 9, "grad_norm": 1}\n'
+    for times, told in ((1, "1 late point was read by no rule"), (2, "2 late points were read by no rule")):
+        rows = '{"step": 20, "grad_norm": 1}\n' + late * times
+        assert told in call("replay", str(headline), "-", stdin=rows).stderr
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [

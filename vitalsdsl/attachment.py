@@ -7,7 +7,7 @@ import logging
 import math
 import os
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from vitalsdsl.channels import configured_ports
@@ -15,7 +15,8 @@ from vitalsdsl.diagnostic import printable
 from vitalsdsl.dispatch import Dispatcher
 from vitalsdsl.journal import Journal, home_of, journal_of
 from vitalsdsl.points import RunInfo
-from vitalsdsl.policy import LoadedPolicy, load
+from vitalsdsl.policy import LoadedPolicy
+from vitalsdsl.policy import as_policy as as_policy
 from vitalsdsl.session import Monitor
 from vitalsdsl.sharing import Sharing
 from vitalsdsl.tracker import PolicyCopy, Port
@@ -141,15 +142,6 @@ class Attachment:
         """All runs are over for this policy, while they may go on for others."""
         self.end_all()
         self._sharing.release(self._name)
-
-
-def as_policy(
-    policy: str | os.PathLike[str] | LoadedPolicy,
-    settings: Mapping[str, object] | None = None,
-    profile: str | None = None,
-) -> LoadedPolicy:
-    """A policy that was loaded, or is loaded now. Raises PolicyError."""
-    return policy if isinstance(policy, LoadedPolicy) else load(policy, settings=settings, profile=profile)
 
 
 def copy_of(policy: LoadedPolicy) -> PolicyCopy:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Collection, Iterable, Iterator, Sequence
+import math
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from vitalsdsl import expressions as ex
@@ -14,6 +15,19 @@ from vitalsdsl.intake import Metrics
 from vitalsdsl.scope import COUNTERS, TOTAL_STEPS, Meaning, Scope, fill_family, match_family
 
 _Part = rules.Let | rules.Event | rules.Phase
+
+_OF_UNIT = {"epochs": "epoch", "tokens": "tokens"}
+
+WHY_UNKNOWN = {
+    "progress": "this run does not say how long it is",
+    "epoch": "this run does not log it",
+    "tokens": "this run does not log them",
+    "elapsed": "this run has no wall times",
+}
+"""Why a counter of a run is not known."""
+
+NEAR = 0.7
+"""How alike a name that is suggested has to be: `eval/loss` is not meant by `loss`."""
 
 MOST_READERS = 3
 """Of one metric: who wants all of them asks the policy."""
@@ -41,6 +55,11 @@ class Read:
         stars = [star for pattern in self.names if (star := match_family(pattern, name)) is not None]
         return any(match_family(self.path, fill_family(self.path, star)) is not None for star in stars)
 
+    def is_due(self, steps: int) -> bool:
+        """Whether it should have come within the first steps of a run, as far as the policy says how often it comes."""
+        every = self.every
+        return every is None or (isinstance(every, ex.Length) and every.unit == "steps" and every.size <= steps)
+
     def __str__(self) -> str:
         """`los (read by los_orange)`."""
         more = len(self.readers) - MOST_READERS
@@ -63,8 +82,8 @@ class Reads:
         self._intake = Metrics(self._scope)
         self._found: dict[str, Read] = {}
         self._asleep: list[Read] = []
-        self.counters: list[str] = []
-        """The run's own counters that are named in conditions and lets."""
+        self.counters: list[str] = [_OF_UNIT[unit] for unit in _units(policy)]
+        """The run's own counters that are named, or that lengths are measured by."""
         for rule in policy.of(rules.Rule):
             if not rule.body.disabled:
                 self._read_by(rule.name, self.of_rule(rule))
@@ -72,9 +91,11 @@ class Reads:
         for named_part in parts:
             said = f"{type(named_part).__name__.lower()} {named_part.name}"
             self._read_by(said, list(self._behind(_inside(named_part), None, set())), only_new=True)
+        counters = list(self.counters)
         for rule in policy.of(rules.Rule):
             if rule.body.disabled:
                 self._asleep += [self._made(node) for node in self.of_rule(rule)]
+        self.counters = counters
 
     @property
     def metrics(self) -> list[Read]:
@@ -154,14 +175,17 @@ class Reads:
         """What a run that logs these names does not log, though a rule in force reads it and it is not `optional`."""
         return [read for read in self.metrics if not read.optional and not read.is_among(logged)]
 
+    def never_known(self, counter: Callable[[str], float]) -> list[str]:
+        """The counters that the policy goes by and this run does not have; `counter` gives a counter's newest value."""
+        return [name for name in self.counters if math.isnan(counter(name))]
+
     def hint(self, read: Read, logged: Collection[str]) -> str:
         """What may be meant by a metric that a run does not log; empty where nothing is near."""
         if read.family:
             return ""
         same = [name for name in sorted(logged) if _last(name) == _last(read.path)]
-        near = same or [
-            n for own in (read.path, *read.names) for n in difflib.get_close_matches(own, sorted(logged), 1)
-        ]
+        own = (read.path, *read.names)
+        near = same or [n for name in own for n in difflib.get_close_matches(name, sorted(logged), 1, NEAR)]
         if not near:
             return ""
         declared = read.path in self._scope.metrics
@@ -185,13 +209,20 @@ class Reads:
             if read.path == name:
                 return read.names[0]
         known = [n for read in (*self.metrics, *self._asleep) if not read.family for n in read.names]
-        return next(iter(difflib.get_close_matches(name, known, 1)), "")
+        return next(iter(difflib.get_close_matches(name, known, 1, NEAR)), "")
 
 
 def _inside(statement: _Part) -> list[ex.Node]:
     if isinstance(statement, rules.Let):
         return [statement.expression, *([statement.on] if statement.on is not None else [])]
     return [statement.condition]
+
+
+def _units(policy: rules.Policy) -> list[str]:
+    """`epochs` and `tokens`, where a length of a rule in force or a named part is in them."""
+    parts = [s for s in policy.statements if not (isinstance(s, rules.Rule) and s.body.disabled)]
+    used = {node.unit for part in parts for node in part.walk() if isinstance(node, ex.Length)}
+    return [unit for unit in _OF_UNIT if unit in used]
 
 
 def _last(name: str) -> str:

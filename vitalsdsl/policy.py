@@ -106,6 +106,15 @@ def load(
     return loaded
 
 
+def as_policy(
+    policy: str | os.PathLike[str] | LoadedPolicy,
+    settings: Mapping[str, object] | None = None,
+    profile: str | None = None,
+) -> LoadedPolicy:
+    """A policy that was loaded, or is loaded now. Raises PolicyError."""
+    return policy if isinstance(policy, LoadedPolicy) else load(policy, settings=settings, profile=profile)
+
+
 def read(
     reference: str | os.PathLike[str],
     *,

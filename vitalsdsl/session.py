@@ -3,21 +3,27 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import logging
 import math
+import os
 import threading
 import time as clock
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
 from vitalsdsl.errors import UsageError
+from vitalsdsl.logged import WHY_UNKNOWN, Read, Reads
 from vitalsdsl.points import Rewind, Row, number
-from vitalsdsl.policy import LoadedPolicy
+from vitalsdsl.policy import LoadedPolicy, as_policy
 from vitalsdsl.rules import Level
 from vitalsdsl.stream import Stream
 from vitalsdsl.verdict import Past, Transition
 
 logger = logging.getLogger("vitalsdsl")
+
+EARLY = 100
+"""Closed steps after which a metric that was not logged is worth a word."""
 
 
 class Acts(Protocol):
@@ -66,6 +72,8 @@ class Monitor:
         self._busy_since: float | None = None
         self._busy = 0.0
         self._over = threading.Event()
+        self._steps = 0
+        self._told: set[str] = set()
         if self._stream.plan.graph.stalled:
             threading.Thread(target=self._watch_clock, name="vitals-clock", daemon=True).start()
 
@@ -108,6 +116,17 @@ class Monitor:
         """Points that came after their step had closed and were older than their metric's newest: read by no rule."""
         return self._stream.late_points
 
+    @property
+    def never_logged(self) -> list[str]:
+        """The metrics that rules read and this run has not logged so far, by the policy's names for them. Those that the
+        policy calls `optional` are not among them."""
+        with self._lock:
+            return [read.path for read in self._reads.never_logged(self._stream.names)]
+
+    @functools.cached_property
+    def _reads(self) -> Reads:
+        return Reads(self.policy.policy)
+
     def log(
         self,
         values: Mapping[str, object],
@@ -132,13 +151,43 @@ class Monitor:
             at = self._next_step if step is None else int(step)
             out = self._guarded(self._push, numbers, at, clock.time() if time is None else time, commit)
             self._next_step = max(self._next_step, at + 1) if commit else max(self._next_step, at)
+            if self._steps == EARLY:
+                self._guarded(self._tell_early)
             return out
 
     def _push(self, values: Mapping[str, float], step: int, time: float, commit: bool) -> list[Transition]:
         self._busy = 0.0
+        before = self._stream.closed
         out = self._take_up(self._past, step) if self._past is not None and self._stream.reads(values) else []
         out += self._stream.push(values, step, time)
-        return out + self._stream.close() if commit else out
+        if commit:
+            out += self._stream.close()
+        self._steps += self._stream.closed != before
+        return out
+
+    def _tell_early(self) -> list[Transition]:
+        """Once, as soon as it is likely to be a mistake: what no rule will ever see."""
+        if "early" not in self._told:
+            self._told.add("early")
+            due = [r for r in self._reads.never_logged(self._stream.names) if r.is_due(EARLY)]
+            self._tell_lacking(f"not logged in the first {EARLY} steps", due)
+        return []
+
+    def _tell_end(self) -> list[Transition]:
+        if "end" not in self._told and self._stream.closed is not None:
+            self._told.add("end")
+            self._tell_lacking("never logged", self._reads.never_logged(self._stream.names))
+            for name in self._reads.never_known(self._stream.plan.graph.clock.counter):
+                logger.warning("vitals: run %s: never known: %s (%s)", self.run, name, WHY_UNKNOWN[name])
+            if self.late_points:
+                late = "1 point came after its" if self.late_points == 1 else f"{self.late_points} points came after their"
+                text = "vitals: run %s: %s step had closed, older than the newest of the metric: no rule has read them"
+                logger.warning(text, self.run, late)
+        return []
+
+    def _tell_lacking(self, what: str, lacking: list[Read]) -> None:
+        if lacking:
+            logger.warning("vitals: run %s: %s: %s", self.run, what, self._reads.told(lacking, self._stream.names))
 
     def _take_up(self, past: Past, step: int) -> list[Transition]:
         """The first step here that the policy reads anything of, in a run that was watched before."""
@@ -174,9 +223,7 @@ class Monitor:
         self._over.set()
         with self._lock:
             out = self._guarded(self._stream.finish)
-        if self.late_points:
-            logger.warning("vitals: run %s: %d points came after their step had closed, older than the newest of their "
-                           "metric: no rule has read them", self.run, self.late_points)  # fmt: skip
+            self._guarded(self._tell_end)
         if self._acts is not None:
             self._acts.close(timeout)
         return out
@@ -228,20 +275,32 @@ class Monitor:
             return []
 
 
-def watch(policy: LoadedPolicy, run: str = "run", **options: Any) -> Monitor:
-    """Watch a run that this code logs itself, without any tracker."""
-    return Monitor(policy, run, **options)
+def watch(
+    policy: str | os.PathLike[str] | LoadedPolicy,
+    run: str = "run",
+    *,
+    acts: Acts | None = None,
+    total_steps: float = math.nan,
+    keep_all: bool = False,
+) -> Monitor:
+    """Watch a run that this code logs itself, without any tracker.
+
+    `policy` is a file, `pack:NAME`, or a policy that was loaded. `total_steps` is the planned length of the run, for
+    `progress`. `keep_all` keeps every point, so that the run can be rewound to any step. `acts` is told of each
+    transition. Raises PolicyError where the policy has errors.
+    """
+    return Monitor(as_policy(policy), run, acts=acts, total_steps=total_steps, keep_all=keep_all)
 
 
 def replay(
-    policy: LoadedPolicy,
+    policy: str | os.PathLike[str] | LoadedPolicy,
     rows: Iterable[Mapping[str, Any] | Row | Rewind] | Mapping[str, Sequence[Any]],
     *,
     run: str = "run",
     nan_is_missing: bool = False,
     total_steps: float = math.nan,
 ) -> list[Transition]:
-    """The transitions that a policy gives on points that were logged.
+    """The transitions that a policy (a file, `pack:NAME`, or one that was loaded) gives on points that were logged.
 
     `rows` are dicts with a `step` (and `_time`, in seconds, where known), `{"rewind": k}` among them, or one mapping of
     equal-length columns. None is no point; NaN is one, unless `nan_is_missing`.
@@ -251,7 +310,8 @@ def replay(
     >>> [t.step for t in vitals.replay(policy, {"step": [1, 2, 3], "loss": [1.0, 5.0, None]})]
     [2]
     """
-    stream = Stream(policy.policy, run, policy.digest, keep_all=True, total_steps=total_steps)
+    loaded = as_policy(policy)
+    stream = Stream(loaded.policy, run, loaded.digest, keep_all=True, total_steps=total_steps)
     out: list[Transition] = []
     for event in events(rows, nan_is_missing):
         out += stream.rewind(event.step) if isinstance(event, Rewind) else stream.push_row(event)

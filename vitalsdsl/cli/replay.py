@@ -10,6 +10,7 @@ from vitalsdsl.cli.app import EXIT_LEVEL, fail
 from vitalsdsl.cli.output import coloured, json_line, progress, transition_line, warn_of_other_meaning
 from vitalsdsl.diagnostic import printable
 from vitalsdsl.errors import UsageError
+from vitalsdsl.logged import WHY_UNKNOWN, Reads
 from vitalsdsl.points import Rewind
 from vitalsdsl.policy import LoadedPolicy, load
 from vitalsdsl.rules import LEVEL_WORDS, Level
@@ -117,8 +118,12 @@ def _summary(stream: Stream, rows: int, count: int) -> None:
         raise UsageError(f"{stream.run} holds no rows")
     said = f"{count} transition{'s' * (count != 1)} in {rows:,} rows; at the end {coloured(stream.level.word)}"
     click.echo(f"  {said}")
-    names = [name for name, node in stream.plan.metrics.nodes.items() if node.step is None]
-    if names:
-        click.echo(f"  never logged: {', '.join(map(printable, names))}", err=True)
+    reads = Reads(stream.policy)
+    lacking = reads.never_logged(stream.names)
+    if lacking:
+        click.echo(f"  never logged: {printable(reads.told(lacking, stream.names))}", err=True)
+    for name in reads.never_known(stream.plan.graph.clock.counter):
+        click.echo(f"  never known: {name} ({WHY_UNKNOWN[name]})", err=True)
     if stream.late_points:
-        click.echo(f"  {stream.late_points} late points were read by no rule", err=True)
+        late = "1 late point was" if stream.late_points == 1 else f"{stream.late_points:,} late points were"
+        click.echo(f"  {late} read by no rule", err=True)
