@@ -123,9 +123,61 @@ def test_explain_reads_a_rule_out_and_shows_its_values_at_a_step(headline: Path)
     assert "not before step 518" in said
     run = str(headline.parent / "run.jsonl")
     pending = call("explain", str(headline), run, "--step", "513").output
-    assert "pending 14 of 20 steps, margin +0.33" in pending
+    assert "pending 14 of 20 steps, margin +0.333" in pending
     early = call("explain", str(headline), run, "--step", "100").output
     assert "baseline(grad_norm, 500 steps) = unknown  (warming)" in early
+
+
+def test_explain_says_where_the_run_ends_and_which_step_was_not_logged(tmp_path: Path) -> None:
+    policy = tmp_path / "p.vitals"
+    policy.write_text("when loss > 3 -> red\n")
+    rows = "".join(json.dumps({"step": s, "loss": 1.0}) + "\n" for s in range(0, 400, 10))
+    told = [
+        call("explain", str(policy), "-", "--step", step, stdin=rows).stderr for step in ("5000", "395", "15", "20")
+    ]
+    assert told == ["the run ends at step 390\n"] * 2 + ["step 15 was not logged: this is the one before\n", ""]
+
+
+def test_explain_says_why_a_rule_in_a_phase_is_not_looked_at(tmp_path: Path) -> None:
+    policy = tmp_path / "p.vitals"
+    policy.write_text("phase late = progress > 50% rule r in phase late { when loss > 1 -> red }\n")
+    log = '{"step": 1, "loss": 5.0}\n'
+    why = "r: not looked at: phase late is unknown (progress: this run does not say how long it is)"
+    assert why in call("explain", str(policy), "-", stdin=log).stdout
+    log = '{"step": 1, "loss": 5.0, "max_steps": 10}\n'
+    assert "r: not looked at: phase late is off\n" in call("explain", str(policy), "-", stdin=log).stdout
+    policy.write_text("phase late = val > 2 rule r in phase late { when loss > 1 -> red }\n")
+    assert "not looked at: phase late is unknown (absent)" in call("explain", str(policy), "-", stdin=log).stdout
+    log = '{"step": 1, "loss": 5.0, "val": 3}\n'
+    assert "r: firing red since its onset at step 1" in call("explain", str(policy), "-", stdin=log).stdout
+
+
+TREES = {
+    "a metric with `every`": ('metric loss = "loss" every 1 steps when loss > 3 -> red', ["loss > 3 = false", "loss = 1"]),
+    "a window": (
+        "when mean(loss, 2 steps) > 3 -> red", ["mean(loss, 2 steps) > 3 = false", "mean(loss, 2 steps) = 1", "loss = 1"]),
+    "a let, with what it is": (
+        "let twice = loss * 2 when twice > 3 -> red", ["twice > 3 = false", "twice = 2", "loss * 2 = 2", "loss = 1"]),
+    "an event, with what it is": ("event e = loss > 3 when e -> red", ["e = false", "loss > 3 = false", "loss = 1"]),
+    "one metric twice": ("when loss > 2 * loss -> red", ["loss > 2 * loss = false", "loss = 1", "2 * loss = 2", "loss = 1"]),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", TREES)
+def test_explain_shows_each_part_once(name: str, tmp_path: Path) -> None:
+    policy = tmp_path / "p.vitals"
+    text, lines = TREES[name]
+    policy.write_text(text)
+    rows = "".join(json.dumps({"step": s, "loss": 1.0}) + "\n" for s in range(9))
+    assert [x.strip() for x in call("explain", str(policy), "-", stdin=rows).stdout.splitlines()[2:]] == lines
+
+
+def test_a_margin_has_three_digits_and_help_says_what_it_is(tmp_path: Path) -> None:
+    policy = tmp_path / "p.vitals"
+    policy.write_text("when loss > 3 -> red\n")
+    told = call("explain", str(policy), "-", stdin='{"step": 1, "loss": 1.2e20}\n').stdout
+    assert "margin +4e+19" in told
+    assert "beyond its threshold, relative to it" in " ".join(call("explain", "--help").stdout.split())
 
 
 def test_functions_and_packs_answer_from_the_registry() -> None:

@@ -109,6 +109,34 @@ def test_no_replay_contradicts_it(start: int) -> None:
     assert looked >= 10  # of twenty random policies more than half fire
 
 
+WHERE = {
+    "an event and a let in it": (
+        "let trend = median(loss, 50 samples) event e = loss > 2 * trend for 3 samples apart 9 steps when e -> red",
+        [
+            "where e = loss is above 2 times trend for 3 samples, no two beginnings within 9 steps",
+            "where trend = the median of loss over 50 samples",
+        ],
+    ),
+    "a phase, and a let on a metric": (
+        "phase late = step > 100 let gap = val - loss on val rule r in phase late { when gap > 3 and gap > 4 -> red }",
+        ["where late = step is above 100", "where gap = val minus loss, looked at where val has a point"],
+    ),
+    "what a message shows": (
+        'let gap = val - loss rule r { when loss > 3 -> red because "{gap}" }',
+        ["where gap = val minus loss"],
+    ),
+    "nothing": ("when loss > 3 -> red", []),
+}
+
+
+@pytest.mark.parametrize("name", WHERE)
+def test_it_says_what_events_lets_and_phases_are(name: str) -> None:
+    text, said = WHERE[name]
+    policy = policy_of(text)
+    [rule] = policy.of(Rule)
+    assert [x for x in in_english(rule, Scope.of(policy)) if x.startswith("where")] == said
+
+
 SAID = {
     "onsets are known from the start": (
         "event sp = loss > 3 when onsets(sp, 200 steps) >= 2 -> orange",

@@ -11,13 +11,14 @@ from vitalsdsl import nodes as nd
 from vitalsdsl import rules
 from vitalsdsl.calls import aggregate_of
 from vitalsdsl.formatter import expression_text
+from vitalsdsl.guards import named
+from vitalsdsl.logged import WHY_UNKNOWN
 from vitalsdsl.ops import base
 from vitalsdsl.ops.base import Takes
 from vitalsdsl.rules import Level
 from vitalsdsl.scope import Meaning, Scope, arguments_by_name, implicit_subject
-from vitalsdsl.signals import Root
 from vitalsdsl.stream import Stream
-from vitalsdsl.verdict import Clause, RuleState
+from vitalsdsl.verdict import Clause, Gate, RuleState
 from vitalsdsl.warmup import Earliest
 from vitalsdsl.wording import distance
 
@@ -39,6 +40,31 @@ def in_english(rule: rules.Rule, scope: Scope) -> list[str]:
         lines.insert(0, f"For each member of {rule.each.family.path} by itself, called {rule.each.member} here.")
     if rule.body.shadow:
         lines.append("In shadow: it is evaluated and recorded, and never acts.")
+    return [*lines, *_where(rule, scope)]
+
+
+def _where(rule: rules.Rule, scope: Scope) -> list[str]:
+    """What the rule's events, lets and phases are, each once, those in them included."""
+    body = rule.body
+    parts: list[ex.Node] = [*rule.phases, *(c.condition for c in body.clauses)]
+    parts += [body.clear.condition] if body.clear is not None and body.clear.condition is not None else []
+    parts += [p.expression for p in body.because.parts if isinstance(p, rules.TemplateField)] if body.because else []
+    said, lines, seen = _Said(scope), [], set[str]()
+    while parts:
+        for name in named(parts.pop(0)):
+            part = scope.part(name)
+            if part is None or part.name in seen:
+                continue
+            seen.add(part.name)
+            what = part.expression if isinstance(part, rules.Let) else part.condition
+            on = f", looked at where {part.on.path} has a point" if isinstance(part, rules.Let) and part.on else ""
+            span = part.for_ if isinstance(part, rules.Event) else None
+            apart = part.apart if isinstance(part, rules.Event) else None
+            text = said.value(what) if isinstance(part, rules.Let) else said.condition(what)
+            text += f" {_for(span, said)}" if span is not None else ""
+            text += f", no two beginnings within {said.length(apart)}" if apart is not None else ""
+            lines.append(f"where {part.name} = {text}{on}")
+            parts.append(what)
     return lines
 
 
@@ -200,15 +226,40 @@ class Seen:
 def at_step(stream: Stream, rule: RuleState) -> Iterator[tuple[str, list[Seen]]]:
     """For each clause of a rule, its state in a line and the value of every sub-expression at the newest closed step."""
     step, time = stream.closed or 0, stream.plan.graph.clock.time
+    outside = _outside(rule.gate) if rule.gate is not None and not rule.gate.value else None
     for clause in rule.clauses:
-        yield _state(clause, step, time), list(_tree(clause.condition, 0, set()))
+        yield outside or _state(clause, step, time), list(_tree(clause.condition, 0, set()))
     if rule.guard is not None:
         yield f"{rule.guard.metric.name} is watched for NaN and ±inf", list(_tree(rule.guard.metric, 0, set()))
 
 
+def _outside(gate: Gate) -> str:
+    """Why a rule is not looked at: none of its phases is known to be true."""
+    said = []
+    for phase in gate.phases:
+        if phase.value is not None:
+            said.append(f"phase {phase.text} is off")
+            continue
+        counters = [n.text for n in _behind(phase) if isinstance(n, nd.CounterNode) and n.is_unknown]
+        why = ", ".join(f"{name}: {WHY_UNKNOWN[name]}" for name in counters if name in WHY_UNKNOWN)
+        said.append(f"phase {phase.text} is unknown ({why or phase.source.why().value})")
+    return "not looked at: " + " and ".join(said)
+
+
+def _behind(node: nd.Node) -> Iterator[nd.Node]:
+    """A node and all that it reads."""
+    seen, stack = set[nd.Node](), [node]
+    while stack:
+        here = stack.pop()
+        if here not in seen:
+            seen.add(here)
+            yield here
+            stack += here.inputs
+
+
 def _state(clause: Clause, step: int, time: float) -> str:
     margin = distance(clause.condition)
-    said = f", margin {margin:+.2f}" if math.isfinite(margin) else ""
+    said = f", margin {margin:+.3g}" if math.isfinite(margin) else ""
     if clause.level is not Level.GREEN:
         return f"firing {clause.level.word} since its onset at step {clause.onset}{said}"
     progress = clause.holding.progress(step, time)
@@ -219,14 +270,20 @@ def _state(clause: Clause, step: int, time: float) -> str:
 
 def _tree(node: nd.Node, depth: int, above: set[nd.Node]) -> Iterator[Seen]:
     reason = node.why().value if node.is_unknown else ""
-    yield Seen(depth, node.text, _shown(node), reason)
+    seen = Seen(depth, node.text, _shown(node), reason)
+    yield seen
     if isinstance(node, (nd.MetricNode, nd.Constant)) or node in above or depth > 40:
         return
+    told: set[tuple[int, str, str]] = set()
     for inner in node.inputs:
-        if not isinstance(inner, nd.Constant):
-            if isinstance(inner, Root) and inner.text == node.text:
-                continue
-            yield from _tree(inner, depth + 1, above | {node})
+        if isinstance(inner, nd.Constant):
+            continue
+        for each in _tree(inner, depth + 1, above | {node}):
+            # What a part reads through a step of the evaluator's own is that part once more.
+            line = (each.depth, each.text, each.value)
+            if line not in told and (each.text, each.value) != (seen.text, seen.value):
+                told.add(line)
+                yield each
 
 
 def _shown(node: nd.Node) -> str:

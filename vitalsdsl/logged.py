@@ -118,18 +118,11 @@ class Reads:
     ) -> Iterator[ex.Name | ex.Family]:
         scope, member = self._scope, each.member if each is not None else None
         for name in (name for node in nodes for name in named(node)):
-            inner: _Part | None = None
+            inner = scope.part(name)
             meaning = Meaning.METRIC if isinstance(name, ex.Family) else scope.meaning(name, member)
             if meaning is Meaning.MEMBER and each is not None:
                 if name.path != "member":
                     yield from self._behind([each.family], None, seen)
-            elif isinstance(name, ex.Family) or meaning is Meaning.LET:
-                family = scope.let_family(name.path)
-                inner = scope.lets.get(name.path) or (family[0] if family is not None else None)
-            elif meaning is Meaning.EVENT:
-                inner = scope.events[name.path]
-            elif meaning is Meaning.PHASE:
-                inner = scope.phases[name.path]
             elif meaning is Meaning.COUNTER and name.path not in self.counters:
                 self.counters.append(name.path)
             if inner is None and meaning is Meaning.METRIC and not (each is not None and name.path == "member"):

@@ -95,6 +95,21 @@ class Scope:
             return Meaning.METRIC
         return Meaning.COUNTER
 
+    def part(self, name: ex.Name | ex.Family) -> written.Let | written.Event | written.Phase | None:
+        """The let, event or phase that a name stands for."""
+        if isinstance(name, ex.Family):
+            let = self.lets.get(name.path)
+            return let if let is not None and let.family else None
+        meaning = self.meaning(name)
+        if meaning is Meaning.EVENT:
+            return self.events[name.path]
+        if meaning is Meaning.PHASE:
+            return self.phases[name.path]
+        if meaning is not Meaning.LET:
+            return None
+        family = self.let_family(name.path)
+        return self.lets.get(name.path) or (family[0] if family is not None else None)
+
     def let_family(self, path: str) -> tuple[written.Let, str] | None:
         """The let family that a path belongs to, and what its star stands for there."""
         for let in self.lets.values():

@@ -28,7 +28,8 @@ from vitalsdsl.verdict import RuleState
 def command(policy: str, source: str | None, rule: str | None, step: int | None, form: str) -> None:
     """Read a policy out in plain English.
 
-    With a SOURCE: the value of every sub-expression at a step of that run, the reason of each unknown, the margin.
+    With a SOURCE: the value of every sub-expression at a step of that run, the reason of each unknown, and the margin:
+    how far the condition is beyond its threshold, relative to it. +0.5 is half as much again, -0.1 a tenth short of it.
     """
     loaded = load(policy)
     known = [r.name for r in loaded.policy.of(Rule)]
@@ -60,7 +61,7 @@ def _english(loaded: LoadedPolicy, only: str | None, form: str) -> None:
 
 
 def _run(loaded: LoadedPolicy, recording: Recording, only: str | None, step: int | None, form: str) -> None:
-    stream = Stream(loaded.policy, recording.info.name, loaded.digest, True, recording.info.total_steps)
+    stream, ended = Stream(loaded.policy, recording.info.name, loaded.digest, True, recording.info.total_steps), False
     for event in progress(recording.events, recording.info.name):
         if isinstance(event, Rewind):
             stream.rewind(event.step)
@@ -68,11 +69,18 @@ def _run(loaded: LoadedPolicy, recording: Recording, only: str | None, step: int
             break
         else:
             stream.push_row(event)
+    else:
+        ended = True
     stream.finish()
     if stream.closed is None:
         fail(f"{recording.info.name} has no step at or before {step}")
     if form == "text":
         click.echo(click.style(f"{printable(recording.info.name)}, step {stream.closed}", bold=True))
+    if step is not None and step != stream.closed:
+        why = (
+            f"the run ends at step {stream.closed}" if ended else f"step {step} was not logged: this is the one before"
+        )
+        click.echo(why, err=True)
     for state in sorted(stream.plan.rules, key=lambda r: r.index):
         if only is None and state.guard is not None and not state.level:
             continue
