@@ -1,4 +1,4 @@
-"""vitals functions: the reference of the language's functions, from the functions themselves."""
+"""vitals functions: the reference of the language's functions and forms, from their own pages."""
 
 from __future__ import annotations
 
@@ -9,50 +9,72 @@ import json
 import click
 
 from vitalsdsl.cli.app import fail
+from vitalsdsl.forms.base import Form, find, forms
 from vitalsdsl.ops.base import Function, aggregates, registry
+
+Entry = type[Function] | Form
 
 
 @click.command("functions")
-@click.argument("name", required=False)
+@click.argument("words", nargs=-1, metavar="[NAME]")
 @click.option("--format", "form", type=click.Choice(["text", "jsonl"]), default="text")
-def command(name: str | None, form: str) -> None:
-    """What each function means; with NAME its whole page."""
-    if name is not None:
-        pages = [table[name] for table in (registry(), aggregates()) if name in table]
+def command(words: tuple[str, ...], form: str) -> None:
+    """What each function and form means; with NAME its whole page.
+
+    Forms are what is no function: `missing`, `before`, `then`, `is nan`, `for`, `step`.
+    """
+    if words:
+        name = " ".join(words)
+        pages: list[Entry] = [table[name] for table in (registry(), aggregates()) if name in table]
+        pages += find(name) if not pages else []
         if not pages:
-            near = difflib.get_close_matches(name, [*registry(), *aggregates()], 1)
+            near = difflib.get_close_matches(name, [*registry(), *aggregates(), *forms()], 1)
             fail(f"there is no function `{name}`" + (f": did you mean `{near[0]}`?" if near else ""))
-        click.echo("\n\n".join(_page(function) for function in pages) if form == "text" else _lines(pages))
+        click.echo("\n\n".join(map(_page, pages)) if form == "text" else _lines(pages))
         return
-    everything: list[type[Function]] = [*registry().values(), *aggregates().values()]
+    everything: list[Entry] = [*registry().values(), *aggregates().values(), *forms().values()]
     if form == "jsonl":
         click.echo(_lines(everything))
         return
-    width = max(len(function.signature()) for function in everything)
-    for function in sorted(everything, key=lambda f: (f.name, f.signature())):
-        click.echo(f"{function.signature():{width}}  {_first_line(function)}")
+    everything.sort(key=lambda entry: (entry.name, _signature(entry)))
+    width = max(len(_signature(entry)) for entry in everything)
+    for entry in everything:
+        click.echo(f"{_signature(entry):{width}}  {_first_line(entry)}")
 
 
-def _first_line(function: type[Function]) -> str:
-    return (inspect.getdoc(function) or "").split("\n", 1)[0]
+def _signature(entry: Entry) -> str:
+    return entry.signature if isinstance(entry, Form) else entry.signature()
 
 
-def _page(function: type[Function]) -> str:
-    head = click.style(function.signature(), bold=True)
-    return f"{head}\n\n{inspect.getdoc(function)}\n\nIn a rule:\n    {function.example}"
+def _text(entry: Entry) -> str:
+    """What people read: the page without the examples that call into our own modules, which nobody else can."""
+    if isinstance(entry, Form):
+        return entry.page
+    paragraphs = (inspect.getdoc(entry) or "").split("\n\n")
+    if any("from vitalsdsl." in p or "import vitalsdsl." in p for p in paragraphs if p.startswith(">>>")):
+        paragraphs = [p for p in paragraphs if not p.startswith(">>>")]
+    return "\n\n".join(paragraphs).strip()
 
 
-def _lines(functions: list[type[Function]]) -> str:
+def _first_line(entry: Entry) -> str:
+    return _text(entry).split("\n", 1)[0]
+
+
+def _page(entry: Entry) -> str:
+    return f"{click.style(_signature(entry), bold=True)}\n\n{_text(entry)}\n\nIn a rule:\n    {entry.example}"
+
+
+def _lines(entries: list[Entry]) -> str:
     return "\n".join(
         json.dumps(
             {
-                "type": "function",
-                "name": function.name,
-                "signature": function.signature(),
-                "result": function.result.value,
-                "page": inspect.getdoc(function),
-                "example": function.example,
+                "type": "form" if isinstance(entry, Form) else "function",
+                "name": entry.name,
+                "signature": _signature(entry),
+                "result": None if isinstance(entry, Form) else entry.result.value,
+                "page": _text(entry),
+                "example": entry.example,
             }
         )
-        for function in functions
+        for entry in entries
     )
