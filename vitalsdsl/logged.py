@@ -12,7 +12,7 @@ from vitalsdsl import rules
 from vitalsdsl.formatter import name_text
 from vitalsdsl.guards import named
 from vitalsdsl.intake import Metrics
-from vitalsdsl.scope import COUNTERS, TOTAL_STEPS, Meaning, Scope, fill_family, match_family
+from vitalsdsl.scope import LOGGED_COUNTERS, Meaning, Scope, fill_family, match_family
 
 _Part = rules.Let | rules.Event | rules.Phase
 
@@ -150,7 +150,7 @@ class Reads:
     def takes(self, name: str) -> bool:
         """Whether anything of the policy is about what a run logs under this name: what rules read (those that are
         switched off too), what `metric` declares, the axis, and the run's own counters."""
-        counters = [*TOTAL_STEPS, *(n for names in COUNTERS.values() for n in names)]
+        counters = [n for names in LOGGED_COUNTERS.values() for n in names]
         axes = [axis.metric for axis in self._policy.of(rules.Axis)]
         return (
             name in counters

@@ -91,7 +91,7 @@ class Earliest:
         if isinstance(node, _CONDITIONS):
             return self.true(node).or_(self.false(node))
         if isinstance(node, ex.Arithmetic):
-            return self.known(node.left, subject).and_(self.known(node.right, subject))
+            return _all(self.known(operand, subject) for operand in node.operands)
         if isinstance(node, ex.Negative):
             return self.known(node.operand, subject)
         if isinstance(node, ex.Call):
@@ -113,9 +113,9 @@ class Earliest:
     def true(self, node: ex.Expression) -> Delay:
         """A condition that is true."""
         if isinstance(node, ex.And):
-            return self.true(node.left).and_(self.true(node.right))
+            return _all(map(self.true, node.operands))
         if isinstance(node, ex.Or):
-            return self.true(node.left).or_(self.true(node.right))
+            return _least([self.true(operand) for operand in node.operands])
         if isinstance(node, ex.Not):
             return self.false(node.operand)
         if isinstance(node, ex.AtLeast):
@@ -136,9 +136,9 @@ class Earliest:
     def false(self, node: ex.Expression) -> Delay:
         """A condition that is false."""
         if isinstance(node, ex.And):
-            return self.false(node.left).or_(self.false(node.right))
+            return _least([self.false(operand) for operand in node.operands])
         if isinstance(node, ex.Or):
-            return self.false(node.left).and_(self.false(node.right))
+            return _all(map(self.false, node.operands))
         if isinstance(node, ex.Not):
             return self.true(node.operand)
         if isinstance(node, ex.AtLeast):
