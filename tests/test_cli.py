@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -95,6 +96,57 @@ def test_check_shows_each_finding_with_its_place_and_exits_1(tmp_path: Path) -> 
     assert [(d["code"], d["line"]) for d in found] == [("V001", 1), ("V005", 2)]
     assert call("check", str(path), "--format", "github").stdout.startswith("::error file=")
     assert json.loads(call("check", str(path), "--format", "sarif").stdout)["version"] == "2.1.0"
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    """Two policies and a suite in folders, and what is to be passed over."""
+    good, bad = "when loss > 3 -> orange\n", "when   loss >> 3 -> red\n"
+    files = {
+        "a.vitals": good, "deep/b.vitals": good.replace("3", "4"),
+        "deep/c.yaml": 'vitals: 1\nrules:\n  c:\n    when:\n    - {if: "loss > 5", level: yellow}\n',
+        "deep/a.vtest.yaml": 'policy: ../a.vitals\ntests:\n- {name: t, series: {loss: "1 x9"}, expect: []}\n',
+        "compose.yaml": "services: {}\n", ".hidden/x.vitals": bad, "env/pyvenv.cfg": "", "env/lib/x.vitals": bad,
+    }  # fmt: skip
+    for name, text in files.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text)
+    (tmp_path / "empty").mkdir()
+    return tmp_path
+
+
+def test_a_folder_stands_for_the_rule_files_below_it(project: Path) -> None:
+    assert call("check", str(project)).output == "3 files: no findings\n"
+    assert call("check", str(project / "a.vitals"), str(project)).output == "3 files: no findings\n"
+    assert call("test", str(project)).output == "1 passed, 0 failed\n"
+    (project / "deep" / "b.vitals").write_text("when   loss>4 -> orange\n")
+    changed = call("fmt", "--check", str(project))
+    assert changed.exit_code == 1 and "deep/b.vitals" in changed.output and "hidden" not in changed.output
+    assert call("fmt", str(project)).exit_code == 0
+    assert (project / "deep" / "b.vitals").read_text() == "when loss > 4 -> orange\n"
+
+
+@pytest.mark.parametrize("command", ["check", "fmt", "test"])
+def test_a_folder_without_rule_files_is_one_message(project: Path, command: str) -> None:
+    result = call(command, str(project / "empty"))
+    assert result.exit_code == 2 and re.fullmatch(r"error: \S+/empty is a folder without any \S+\n", result.output)
+
+
+def test_a_pack_s_own_tests_are_run_by_its_name() -> None:
+    result = call("test", "pack:core")
+    assert result.exit_code == 0 and re.fullmatch(r"[1-9]\d* passed, 0 failed\n", result.output)
+
+
+@pytest.mark.parametrize("words", [("replay", "{log}", "{policy}"), ("explain", "{log}", "{policy}"), ("check", "{log}"),
+                                   ("fmt", "{log}")], ids=lambda w: w[0])  # fmt: skip
+@pytest.mark.parametrize("name", ["run.jsonl", "metrics.csv", "log"])
+def test_a_log_in_the_place_of_a_policy_is_named_as_that(headline: Path, words: tuple[str, ...], name: str) -> None:
+    log = headline.parent / name
+    log.write_text("step,loss\n1,2\n" if name.endswith("csv") else ROWS)
+    result = call(*[word.format(log=log, policy=headline) for word in words])
+    assert result.exit_code in (1, 2)
+    assert f"{name} looks like a log, and not like a policy" in result.output
+    assert "the policy comes first: vitals replay POLICY SOURCE" in result.output
 
 
 def test_check_of_a_good_policy_is_quiet(headline: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+from pathlib import Path
 
 from vitalsdsl.errors import SourceError
 from vitalsdsl.source import Source
@@ -44,3 +45,12 @@ def pack(name: str) -> Source | None:
     except UnicodeDecodeError:
         raise SourceError(f"the pack `{name}` of {package} is not UTF-8 text") from None
     return Source(f"pack:{name}", text)
+
+
+def tests_of_pack(name: str) -> Path | None:
+    """The file of tests that a pack brings, where it does."""
+    package = packs().get(name)
+    if package is None:
+        return None
+    file = importlib.import_module("importlib.resources").files(package).joinpath(f"{name}.vtest.yaml")
+    return file if isinstance(file, Path) and file.is_file() else None

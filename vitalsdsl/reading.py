@@ -16,6 +16,7 @@ from vitalsdsl.source import Source, Span
 
 _MAX_BYTES = 4 * MAX_CHARACTERS + 4
 SUFFIXES = (".vitals", ".yaml", ".yml")
+_LOGS = (".jsonl", ".ndjson", ".json", ".csv", ".tsv", ".parquet")
 
 
 def is_yaml(name: str) -> bool:
@@ -29,6 +30,11 @@ def parse_any(source: Source) -> Parsed:
         return parse(source)
     parsed: Parsed = importlib.import_module("vitalsdsl.yaml").parse_yaml(source)
     return parsed
+
+
+def is_suite(name: str) -> bool:
+    """Whether a file's name says that it holds tests of rules."""
+    return name.lower().endswith((".vtest.yaml", ".vtest.yml"))
 
 
 def tests_of(policy: Path) -> list[Path]:
@@ -48,6 +54,22 @@ def read_file(name: str) -> Source | Diagnostic:
     except OSError as error:
         return refused(name, "V071", f"{name} cannot be read: {(error.strerror or 'no access').lower()}", "")
     return _text(name, data)
+
+
+def policy_file(name: str) -> Source | Diagnostic:
+    """The text of a policy that the user named, or why there is none: people swap a policy and a log."""
+    if Path(name).suffix.lower() in _LOGS:
+        return _log(name)
+    source = read_file(name)
+    is_log = isinstance(source, Source) and not is_yaml(name) and source.text.lstrip().startswith("{")
+    return _log(name) if is_log else source
+
+
+def _log(name: str) -> Diagnostic:
+    if not Path(name).is_file():
+        return refused(name, "V071", f"there is no file {name}", "")
+    help_ = "the policy comes first: vitals replay POLICY SOURCE"
+    return refused(name, "V086", f"{name} looks like a log, and not like a policy", help_)
 
 
 def _text(name: str, data: bytes) -> Source | Diagnostic:

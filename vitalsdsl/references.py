@@ -17,7 +17,7 @@ from vitalsdsl.diagnostic import Diagnostic
 from vitalsdsl.errors import MissingExtraError, SourceError, UsageError, VitalsError
 from vitalsdsl.packs import pack, packs
 from vitalsdsl.parser import MAX_CHARACTERS
-from vitalsdsl.reading import SUFFIXES, read_file, refused
+from vitalsdsl.reading import SUFFIXES, policy_file, read_file, refused
 from vitalsdsl.source import Source
 
 if TYPE_CHECKING:
@@ -149,7 +149,7 @@ def _find(name: str, closing: list[Callable[[], None]]) -> Opened | Diagnostic:
         return _folder(path)
     if _SCHEME.fullmatch(name) is not None and not _is(path.is_file):
         return _of_library(name)
-    source = read_file(name)
+    source = policy_file(name)
     if isinstance(source, Diagnostic):
         return source
     lock = f"{name}{LOCK}"

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import click
 
+from vitalsdsl import folders
 from vitalsdsl.cli.app import EXIT_FINDINGS, fail
 from vitalsdsl.diagnostic import Diagnostic, Severity, render
 from vitalsdsl.errors import VitalsError
@@ -24,6 +25,7 @@ from vitalsdsl.references import is_elsewhere
 def command(ctx: click.Context, files: tuple[str, ...], form: str, code: str | None) -> None:
     """Check policies: several findings a file, each with its place and its mend.
 
+    `-` reads standard input; of a folder all policies below it are checked.
     Exits 1 where there is an error or a warning.
     """
     if code is not None:
@@ -35,6 +37,7 @@ def command(ctx: click.Context, files: tuple[str, ...], form: str, code: str | N
     if not files:
         fail("no file given: vitals check FILE…")
     found: list[Diagnostic] = []
+    files = tuple(folders.named(files, folders.policies_in, "policy"))
     for name in files:
         found += _findings(name)
     if form != "text" or found:
@@ -50,8 +53,7 @@ def _findings(name: str) -> list[Diagnostic]:
         source = standard_input()
         return [source] if isinstance(source, Diagnostic) else read(source.name, text=source.text)[1]
     if not is_elsewhere(name) and not Path(name).is_file():
-        exists = Path(name).exists()
-        fail(f"{name} is {'a folder' if Path(name).is_dir() else 'no file'}" if exists else f"there is no file {name}")
+        fail(f"{name} is no file" if Path(name).exists() else f"there is no file {name}")
     return read(name, tested=_tested(name))[1]
 
 

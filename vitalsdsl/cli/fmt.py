@@ -7,10 +7,11 @@ from pathlib import Path
 
 import click
 
+from vitalsdsl import folders
 from vitalsdsl.cli.app import EXIT_FINDINGS, fail
 from vitalsdsl.diagnostic import Diagnostic, printable, render
 from vitalsdsl.layout import format_policy
-from vitalsdsl.reading import is_yaml, parse_any, read_file, standard_input
+from vitalsdsl.reading import is_yaml, parse_any, policy_file, standard_input
 from vitalsdsl.source import Source
 from vitalsdsl.yaml import to_yaml
 
@@ -23,15 +24,17 @@ from vitalsdsl.yaml import to_yaml
 def command(ctx: click.Context, files: tuple[str, ...], only_check: bool, target: str | None) -> None:
     """Format policies in place; comments are kept and the meaning is unchanged.
 
-    `-` reads standard input and writes standard output. With --to the result goes to standard output.
+    `-` reads standard input and writes standard output; of a folder all policies below it are formatted. With --to the
+    result goes to standard output.
     """
+    files = tuple(folders.named(files, folders.policies_in, "policy"))
     if target is not None and len(files) > 1:
         fail("--to converts one file at a time")
     changed = False
     for name in files:
-        source = standard_input() if name == "-" else read_file(name)
+        source = standard_input() if name == "-" else policy_file(name)
         if isinstance(source, Diagnostic):
-            fail(source.message)
+            fail(f"{source.message}{''.join(f': {text}' for text in source.help)}")
         formatted = _formatted(source, target)
         if target is not None or (name == "-" and not only_check):
             click.echo(formatted, nl=False)

@@ -7,27 +7,25 @@ from pathlib import Path
 
 import click
 
+from vitalsdsl import folders
 from vitalsdsl.cli.app import EXIT_FINDINGS, fail
-from vitalsdsl.reading import tests_of
+from vitalsdsl.packs import pack, tests_of_pack
+from vitalsdsl.reading import is_suite, tests_of
 from vitalsdsl.sources import events_of
 from vitalsdsl.testing import load_tests, run_tests
 
 
 @click.command("test")
-@click.argument("files", nargs=-1, required=True, metavar="FILE…", type=click.Path(path_type=Path))
+@click.argument("files", nargs=-1, required=True, metavar="FILE…")
 @click.option("--format", "form", type=click.Choice(["text", "jsonl"]), default="text")
 @click.pass_context
-def command(ctx: click.Context, files: tuple[Path, ...], form: str) -> None:
+def command(ctx: click.Context, files: tuple[str, ...], form: str) -> None:
     """Run the tests in NAME.vtest.yaml files; for a policy those beside it.
 
-    A transition that a test does not list fails it.
+    Of a folder all tests below it are run, of `pack:NAME` those that the pack brings. A transition that a test does not
+    list fails it.
     """
-    suites: list[Path] = []
-    for file in files:
-        found = [file] if file.name.endswith((".vtest.yaml", ".vtest.yml")) else tests_of(file)
-        if not found:
-            fail(f"{file} has no tests: write {file.name.split('.')[0]}.vtest.yaml beside it")
-        suites += found
+    suites = [path for name in folders.named(files, folders.suites_in, "NAME.vtest.yaml") for path in _suites(name)]
     passed = failed = 0
     for path in suites:
         suite = load_tests(path)
@@ -45,3 +43,17 @@ def command(ctx: click.Context, files: tuple[Path, ...], form: str) -> None:
         click.echo(f"{passed} passed, {failed} failed")
     if failed:
         ctx.exit(EXIT_FINDINGS)
+
+
+def _suites(name: str) -> list[Path]:
+    """The files of tests that a name stands for."""
+    if name.startswith("pack:"):
+        tests = tests_of_pack(name.removeprefix("pack:"))
+        if tests is None:
+            fail(f"{name} brings no tests of its own" if pack(name.removeprefix("pack:")) else f"there is no {name}")
+        return [tests]
+    file = Path(name)
+    found = [file] if is_suite(file.name) else tests_of(file)
+    if not found:
+        fail(f"{name} has no tests: write {file.name.split('.')[0]}.vtest.yaml beside it")
+    return found

@@ -116,6 +116,10 @@ PAGES: dict[str, str] = {
         '\n\nNot so:  metric loss = "train/loss" … series: {loss: "1 x20"}\n'
         'But so:  metric loss = "train/loss" … series: {"train/loss": "1 x20"}'
     ),
+    "V086": (
+        "A recorded run stands where a policy belongs. The policy comes first, the runs after it."
+        "\n\nNot so:  vitals replay log.jsonl spikes.vitals\nBut so:  vitals replay spikes.vitals log.jsonl"
+    ),
     "V310": 'Two files define one name, or set one thing (a level, a limit, the guard, the axis) in two ways.\n\nNot so:  use "a.vitals" use "b.vitals"\nBut so:  use "a.vitals" as a use "b.vitals" as b',
     "V311": (
         "There is no param (or profile) of that name."
