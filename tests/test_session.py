@@ -122,6 +122,41 @@ def test_steps_that_went_back_are_reported_at_the_end(
     assert counted in told and told.endswith("no rule has read them")
 
 
+# ---------------------------------------------------------------- what a transition says
+
+SHOWN = {
+    "NaN is shown as it is": ("when loss is not finite -> red because {because}", math.nan, "{loss} {loss:.2f}", "nan nan"),
+    "so is an infinity": ("when loss is not finite -> red because {because}", -math.inf, "{loss} {loss:.2f}", "-inf -inf"),
+    "what is made of it is unknown": (
+        "let twice = loss * 2 rule r { when loss is not finite -> red because {because} }", math.nan,
+        "{twice} {loss + 1}", "unknown (nonfinite) unknown (nonfinite)"),
+    "what was never logged is unknown": ("when loss is nan -> red because {because}", math.nan, "{lr}", "unknown (absent)"),
+    "a stale one too": (
+        'metric old = "old" stale after 1 steps when loss is nan -> red because {because}', math.nan, "{old}",
+        "unknown (stale)"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", SHOWN)
+def test_a_message_shows_a_metric_s_own_point(name: str) -> None:
+    policy, value, because, text = SHOWN[name]
+    body = policy.partition("when")
+    rule = policy if "rule r" in policy else f"{body[0]}rule r {{ when{body[2]} }}"
+    rows = [{"step": 0, "loss": 1.0, "old": 2.0}, {"step": 5, "loss": value}]
+    loaded = vitals.load("p", text=rule.replace("{because}", f'"{because}"'))
+    assert [t.message for t in vitals.replay(loaded, rows) if t.rule == "r"] == [text]
+
+
+def test_coming_back_does_not_repeat_the_rule_s_name() -> None:
+    policy = vitals.load(
+        "p", text="phase early = step < 3 rule r in phase early { when loss > 3 -> red } when loss > 3 -> red"
+    )
+    rows = [{"step": s, "loss": x} for s, x in ((0, 9.0), (1, 1.0), (2, 9.0), (3, 1.0))]
+    back = [(t.step, t.rule, t.message) for t in vitals.replay(policy, rows) if not t.to]
+    assert back == [(1, "r", "back to green"), (1, "loss_red", "back to green"), (3, "r", "out of phase"),
+                    (3, "loss_red", "back to green")]  # fmt: skip
+
+
 # ---------------------------------------------------------------- how it is called
 
 

@@ -301,7 +301,7 @@ class Stream:
     ) -> Transition:
         return Transition(
             self.run, self.attempt, rule, member, step, onset, before, level, "superseded",
-            f"{rule}: as it was at step {step}", policy=self.policy.name or "", digest=self.digest,
+            f"as it was at step {step}", policy=self.policy.name or "", digest=self.digest,
             time=self.plan.graph.clock.time,
         )  # fmt: skip
 

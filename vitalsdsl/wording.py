@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from vitalsdsl import nodes as nd
 from vitalsdsl import rules
 from vitalsdsl.rules import Level
+from vitalsdsl.types import Reason
 from vitalsdsl.verdict import Change, RuleState, Transition
 
 if TYPE_CHECKING:
@@ -74,12 +75,11 @@ def distance(node: nd.Node) -> float:
 
 def _message(stream: Stream, rule: RuleState, change: Change, step: int, time: float, values: dict[str, float]) -> str:
     written = stream.plan.rule_of.get(rule.name)
-    subject = rule.name if rule.member is None else f"{rule.name} ({rule.member})"
     if rule.guard is not None:
         what = rule.guard.metric
         return f"{what.name} is {what.value:g}" if change.to else f"{what.name} is finite again: {what.value:.4g}"
     if change.to == Level.GREEN:
-        return f"{subject}: back to green" if change.reason == "condition" else f"{subject}: {change.reason}"
+        return "back to green" if change.reason == "condition" else change.reason
     if written is not None and written.body.because is not None:
         return _template(stream, written.body.because, rule, step, time)
     shown = ", ".join(f"{name} = {value:.4g}" for name, value in values.items())
@@ -101,9 +101,15 @@ def _template(stream: Stream, template: rules.Template, rule: RuleState, step: i
         if isinstance(value, str):
             text += value
         elif value is None or value != value:
-            text += f"unknown ({node.why().value})"
+            text += "nan" if _is_nan_point(node) else f"unknown ({node.why().value})"
         elif isinstance(value, bool):
             text += "true" if value else "false"
         else:
             text += format(value, form or ".4g")
     return text
+
+
+def _is_nan_point(node: nd.Node) -> bool:
+    """Whether it is a plain metric whose newest point is NaN: unknown to conditions, and what people want to be told."""
+    metric = node.source if isinstance(node, nd.Fresh) else node
+    return isinstance(metric, nd.MetricNode) and metric.step is not None and node.why() is Reason.NONFINITE
