@@ -241,6 +241,8 @@ def test_functions_and_packs_answer_from_the_registry() -> None:
 
 def test_doctor_looks_at_what_is_installed() -> None:
     lines = [json.loads(line) for line in call("doctor", "--format", "jsonl").stdout.splitlines()]
+    assert all("(optional)" in line["said"] for line in lines if line["state"] == "absent" and line["what"] != "packs")
+    assert "\n-    VITALS_POLICY" in call("doctor").stdout
     assert {line["what"] for line in lines} >= {"vitalsdsl", "python", "wandb", "mlflow", "torch", "readers", "packs"}
 
 

@@ -79,6 +79,25 @@ def test_check_starts_without_rich_and_numpy(tmp_path: Path) -> None:
     assert run("-c", textwrap.dedent(code)).stdout.splitlines()[-1] == "[]"
 
 
+def test_help_says_in_a_line_what_each_command_does_and_loads_none_of_them() -> None:
+    code = """
+        import sys
+        sys.argv = ["vitals", "--help"]
+        from vitalsdsl.__main__ import main
+        try:
+            main()
+        except SystemExit:
+            pass
+        print([m for m in sys.modules if m.startswith("vitalsdsl.cli.") and not m.endswith(".app")])
+    """
+    said = run("-c", textwrap.dedent(code)).stdout
+    listed = said[said.index("Commands:\n") :].splitlines()[1:-1]
+    commands = {p.stem for p in (ROOT / "vitalsdsl" / "cli").glob("*.py")} - {"__init__", "app", "output"}
+    assert [line.split()[0] for line in listed] == sorted(commands)
+    assert all(re.fullmatch(r"  \w+ +\w.{10,}[^….]", line) and len(line) < 80 for line in listed), listed
+    assert said.splitlines()[-1] == "[]"
+
+
 def test_the_published_schema_is_that_of_the_reader(update: bool) -> None:
     text = json.dumps(json_schema(), indent=2) + "\n"
     published = ROOT / "docs" / "vitals.schema.json"

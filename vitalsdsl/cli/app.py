@@ -33,6 +33,11 @@ class Commands(click.Group):
         command: click.Command = importlib.import_module(f"vitalsdsl.cli.{cmd_name}").command
         return command
 
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """The commands with the first line of each one's file, which is all that is read of it."""
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, _summary(name)) for name in self.list_commands(ctx)])
+
     def invoke(self, ctx: click.Context) -> Any:
         try:
             return super().invoke(ctx)
@@ -48,6 +53,12 @@ class Commands(click.Group):
             fail("this is nested too deep to be read")
         except MemoryError:
             fail("there is not enough memory for this")
+
+
+def _summary(name: str) -> str:
+    """What a command does: its file's docstring without its name."""
+    text = (pkgutil.get_data("vitalsdsl.cli", f"{name}.py") or b"").decode("utf-8").split("\n", 1)[0]
+    return text.strip('".').partition(": ")[2]
 
 
 def fail(message: str) -> NoReturn:

@@ -1,4 +1,4 @@
-"""vitals doctor: what is installed here, what it can reach, and what to install for the rest."""
+"""vitals doctor: what is installed and reachable here, and what to install."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def command(ctx: click.Context, form: str) -> None:
         if form == "jsonl":
             click.echo(json.dumps({"type": "finding", **asdict(finding)}))
         else:
-            mark = {"ok": click.style("ok    ", fg="green"), "absent": "absent", "bad": click.style("bad   ", fg="red")}
+            mark = {"ok": click.style("ok ", fg="green"), "absent": "-  ", "bad": click.style("bad", fg="red")}
             click.echo(f"{mark[finding.state]}  {finding.what:22} {finding.said}")
     if any(finding.state == "bad" for finding in findings):
         ctx.exit(EXIT_FINDINGS)
@@ -64,13 +64,15 @@ def _package(package: str, extra: str) -> Finding:
     try:
         return Finding(package, "ok", importlib.metadata.version(package))
     except importlib.metadata.PackageNotFoundError:
-        return Finding(package, "absent", f"pip install 'vitalsdsl[{extra}]'")
+        return Finding(package, "absent", f"not installed (optional): pip install 'vitalsdsl[{extra}]'")
 
 
 def _mlflow_server() -> Iterator[Finding]:
     uri = os.environ.get("MLFLOW_TRACKING_URI", "")
     if not uri.startswith(("http://", "https://")):
-        yield Finding("MLFLOW_TRACKING_URI", "ok" if uri else "absent", uri or "not set: MLflow uses its own default")
+        yield Finding(
+            "MLFLOW_TRACKING_URI", "ok" if uri else "absent", uri or "not set (optional): MLflow uses its own default"
+        )
         return
     try:
         with urllib.request.urlopen(uri.rstrip("/") + "/health", timeout=3) as answer:
@@ -89,7 +91,7 @@ def _wandb_login() -> Iterator[Finding]:
 def _policy() -> Iterator[Finding]:
     name = os.environ.get("VITALS_POLICY")
     if name is None:
-        yield Finding("VITALS_POLICY", "absent", "not set: no policy attaches by itself to MLflow runs")
+        yield Finding("VITALS_POLICY", "absent", "not set (optional): no policy attaches by itself to MLflow runs")
         return
     loaded, found = read(name)
     if loaded is None:

@@ -1,4 +1,4 @@
-"""vitals explain: a policy in plain English, or what its rules saw at one step of a run."""
+"""vitals explain: a policy in plain English, or what it saw at a step of a run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""vitals functions: the reference of the language's functions and forms, from their own pages."""
+"""vitals functions: what each function and form of the language means."""
 
 from __future__ import annotations
 
