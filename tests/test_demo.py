@@ -10,8 +10,26 @@ import sys
 from pathlib import Path
 
 import pytest
+from vitalsdsl_demo import show
 
 MISSING = [name for name in ("torch", "mlflow") if importlib.util.find_spec(name) is None]
+
+
+def test_a_program_that_the_shell_would_not_find_is_named_by_its_path(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program = tmp_path / ".venv" / "bin" / "vitals"
+    program.parent.mkdir(parents=True)
+    program.write_text("#!/bin/sh\n")
+    program.chmod(0o755)
+    monkeypatch.setattr(sys, "executable", str(program.with_name("python")))
+    monkeypatch.setenv("PATH", "/usr/bin")
+    monkeypatch.chdir(tmp_path)
+    assert show._program("vitals") == ".venv/bin/vitals"
+    monkeypatch.chdir(program.parent.parent.parent / ".venv" / "bin")
+    monkeypatch.setenv("PATH", str(program.parent))
+    assert show._program("vitals") == "vitals"
+    assert show._program("mlflow") == "mlflow"
 
 
 def test_the_demo_goes_wrong_is_caught_and_replays_the_same(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import json
 import os
+import shutil
 import subprocess
 import sys
 import time
@@ -40,9 +41,17 @@ def run(folder: Path, say: Say) -> None:
     _on_the_run(run_id, say)
     _replay(policy, run_id, folder, say)
     say(f"\nTrained in {seconds:.0f} s. Look at the run:")
-    say(f"  mlflow server --backend-store-uri sqlite:///{(folder / 'mlflow.db').resolve()} --port 5000")
+    say(f"  {_program('mlflow')} server --backend-store-uri sqlite:///{(folder / 'mlflow.db').resolve()} --port 5000")
     say(f"Change {policy_file} and try it on the same run:")
-    say(f"  MLFLOW_TRACKING_URI={_uri(folder)} vitals replay {policy_file} mlflow:{run_id}")
+    say(f"  MLFLOW_TRACKING_URI={_uri(folder)} {_program('vitals')} replay {policy_file} mlflow:{run_id}")
+
+
+def _program(name: str) -> str:
+    """A program of this environment as it has to be typed here: by its path, where the shell would not find it."""
+    ours, found = Path(sys.executable).parent / name, shutil.which(name)
+    if not ours.is_file() or (found is not None and Path(found).resolve() == ours.resolve()):
+        return name
+    return str(ours.relative_to(Path.cwd()) if ours.is_relative_to(Path.cwd()) else ours)
 
 
 def _uri(folder: Path) -> str:

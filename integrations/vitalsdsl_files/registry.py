@@ -18,7 +18,7 @@ def known() -> tuple[tuple[Format, ...], tuple[str, ...]]:
     """The formats in the order in which they are tried, and a note on each that could not be loaded.
 
     >>> sorted(found.name for found in known()[0])[:2]
-    ['JSON lines', 'table']
+    ['CSV', 'JSON lines']
     """
     found = [
         importlib.import_module(f"{formats.__name__}.{m.name}").FORMAT for m in pkgutil.iter_modules(formats.__path__)

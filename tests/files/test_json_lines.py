@@ -273,7 +273,7 @@ def test_what_is_no_log_is_refused_in_one_sentence(tmp_path: Path, content: byte
 
 @pytest.mark.parametrize("content", ["hello\n", '{\n "a": 1\n}\n', "[1, 2]\n", "{", "INFO, loss 3\nINFO, loss 2\n"])
 def test_other_texts_are_refused_with_the_formats_that_there_are(tmp_path: Path, content: str) -> None:
-    with pytest.raises(SourceError, match=r"`log` is in no known log format \(.*JSON lines.*table.*\)"):
+    with pytest.raises(SourceError, match=r"`log` is in no known log format \(.*JSON lines.*CSV.*\)"):
         runs(tmp_path, content)
 
 

@@ -24,7 +24,7 @@ class Table(Format):
     cells do not count. Names that come again further down, the same or others, hold for what follows them.
     """
 
-    name = "table"
+    name = "CSV"
     priority = -10
 
     def recognises(self, head: str) -> bool:
