@@ -11,7 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from vitalsdsl.policy import read
 from vitalsdsl.schema import json_schema
+from vitalsdsl.suite import load_tests
 
 ROOT = Path(__file__).parent.parent
 
@@ -35,6 +37,31 @@ def test_the_readme_s_example_prints_what_it_says(tmp_path: Path) -> None:
         words = [sys.executable, "-m", "vitalsdsl", command, "spikes.vitals"]
         done = subprocess.run(words, capture_output=True, text=True, cwd=tmp_path, check=False)
         assert done.returncode == 0, done.stdout + done.stderr
+
+
+WHOLE = [
+    text
+    for text in re.findall(r"```\w*\n(.*?)```", (ROOT / "docs" / "language.md").read_text("utf-8"), re.DOTALL)
+    if re.match(r"(vitals|policy|when|rule)\b", text)
+]
+
+
+@pytest.mark.parametrize("text", WHOLE, ids=lambda text: text.split("\n")[0][:30])
+def test_the_policies_of_the_language_page_have_no_errors(text: str, tmp_path: Path) -> None:
+    is_yaml, is_suite = text.startswith(("vitals:", "policy:")), "\ntests:" in text
+    path = tmp_path / ("llm.vtest.yaml" if is_suite else "llm.yaml" if is_yaml else "llm.vitals")
+    path.write_text(text, "utf-8")
+    if is_suite:
+        assert [test.name for test in load_tests(path).tests] == [
+            "a sustained climb goes orange after 20 steps",
+            "a real run",
+        ]
+    else:
+        assert [d.render() for d in read(path)[1] if d.is_error] == []
+
+
+def test_the_language_page_has_its_policies() -> None:
+    assert len(WHOLE) == 4
 
 
 def test_the_readme_names_every_command() -> None:
