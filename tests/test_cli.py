@@ -85,6 +85,30 @@ def test_wrong_usage_is_one_message_and_exit_2(words: tuple[str, ...], said: str
     assert "Traceback" not in result.output
 
 
+GIVEN = {
+    "a param out of range": (("--set", "k=50"), "V504 --set k=50  param `k` = 50 is outside 1.5 .. 10\n"),
+    "no value at all": (
+        ("--set", "k=high"),
+        "V312 --set k=high  `high` is no value for `k`\n  help: write a number or a length\n",
+    ),
+    "an unknown param": (("--set", "kk=5"), "V311 --set kk=5  there is no param `kk`\n  help: did you mean `k`?\n"),
+    "an unknown profile": (("--profile", "x"), "V311 --profile x  {policy} has no profile `x`\n  help: it has night\n"),
+}
+
+
+@pytest.mark.parametrize("name", GIVEN)
+def test_what_is_given_on_the_command_line_has_no_line_and_column(name: str, tmp_path: Path) -> None:
+    policy = tmp_path / "base.vitals"
+    policy.write_text("param k = 3 in 1.5 .. 10 profile night { k = 2 } when loss > k -> yellow")
+    words, said = GIVEN[name]
+    result = call("replay", str(policy), "-", *words, stdin="")
+    assert (result.exit_code, result.output) == (2, said.format(policy=policy))
+
+
+def test_a_policy_without_profiles_says_so(headline: Path) -> None:
+    assert "help: it has none" in call("replay", str(headline), "-", "--profile", "x", stdin="").output
+
+
 def test_check_shows_each_finding_with_its_place_and_exits_1(tmp_path: Path) -> None:
     path = tmp_path / "bad.vitals"
     path.write_text("when loss > 3 for 20 -> red\nwhen lss => 2 -> yellow\n")
@@ -237,6 +261,8 @@ def test_functions_and_packs_answer_from_the_registry() -> None:
     assert "quantile(x, q, W)" in everything
     assert "The arithmetic mean" in call("functions", "mean").output
     assert "core" in call("packs").output
+    core = call("packs", "core").output
+    assert '  reads loss from "train/loss", "loss", ' in core and '  reads grad_norm from "train/grad_norm", ' in core
 
 
 def test_doctor_looks_at_what_is_installed() -> None:

@@ -73,8 +73,9 @@ class Diagnostic:
         """The finding as people read it: header, their line, a caret range, help."""
         line, column = self.span.position
         name = printable(self.span.source.name)
-        head = f"{self.code} {name}:{line}:{column}  {printable(self.message)}"
-        lines = [head, *_caret_lines(self.span, self.label)]
+        given = self.span.source.is_argument
+        head = f"{self.code} {name if given else f'{name}:{line}:{column}'}  {printable(self.message)}"
+        lines = [head, *(() if given else _caret_lines(self.span, self.label))]
         lines += [f"  help: {printable(text)}" for text in self.help]
         return "\n".join(lines)
 

@@ -193,18 +193,21 @@ def _with_settings(
         found = next((p for p in policy.of(rules.Profile) if p.name == profile), None)
         if found is None:
             names = [p.name for p in policy.of(rules.Profile)]
-            hint = near(profile, names) or f"profiles: {', '.join(names) or 'none'}"
-            merge.error("V311", f"there is no profile `{profile}`", place, "", hint)
+            hint = near(profile, names) or f"it has {', '.join(names) or 'none'}"
+            asked = Source(f"--profile {profile}", "", is_argument=True).span(0, 0)
+            merge.error("V311", f"{policy.source.name} has no profile `{profile}`", asked, "", hint)
         else:
             said = len(merge.diagnostics)
             statements = merge.set_params(statements, found.settings, place)
             del merge.diagnostics[said:]  # the checker says what is wrong with a profile, taken or not
     for name, value in settings.items():
         text = str(value)
-        given = Source(f"--set {name}", text)
+        given = Source(f"--set {name}={text}", text, is_argument=True)
         parsed, problems = parse_expression(text, Locator(given), start="value")
         if parsed is None or problems:
-            merge.error("V312", f"`{text}` is no value for `{name}`", given.span(0, len(text)), "a number or a length")
+            merge.error(
+                "V312", f"`{text}` is no value for `{name}`", given.span(0, len(text)), "", "write a number or a length"
+            )
         else:
             values.append(rules.Setting.build(given.span(0, len(text)), name=name, value=parsed))
     return replaced(policy, statements=tuple(merge.set_params(statements, values, place)))

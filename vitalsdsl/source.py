@@ -6,18 +6,20 @@ from bisect import bisect_right
 
 
 class Source:
-    """One policy file as it was read: its name for messages, and its text.
+    """One policy file as it was read: its name for messages, and its text. With `is_argument` it is what somebody gave
+    on the command line, which has no lines.
 
     >>> source = Source("a.vitals", "policy p\\nwhen loss > 3 -> red")
     >>> source.position(14)
     (2, 6)
     """
 
-    __slots__ = ("_starts", "name", "text")
+    __slots__ = ("_starts", "is_argument", "name", "text")
 
-    def __init__(self, name: str, text: str) -> None:
+    def __init__(self, name: str, text: str, is_argument: bool = False) -> None:
         self.name = name
         self.text = text
+        self.is_argument = is_argument
         self._starts: list[int] | None = None
 
     def _line_starts(self) -> list[int]:

@@ -7,6 +7,7 @@ import json
 import click
 
 from vitalsdsl.cli.app import fail
+from vitalsdsl.logged import Reads
 from vitalsdsl.packs import packs
 from vitalsdsl.policy import load
 from vitalsdsl.rules import Param, Rule
@@ -16,7 +17,7 @@ from vitalsdsl.rules import Param, Rule
 @click.argument("name", required=False)
 @click.option("--format", "form", type=click.Choice(["text", "jsonl"]), default="text")
 def command(name: str | None, form: str) -> None:
-    """The installed packs; with NAME its rules and params."""
+    """The installed packs; with NAME its rules, what it reads of a run, and its params."""
     known = packs()
     if name is not None and name not in known:
         fail(f"no pack called `{name}` is installed; installed: {', '.join(known) or 'none'}")
@@ -32,6 +33,9 @@ def command(name: str | None, form: str) -> None:
         if name is not None:
             for rule in rules:
                 click.echo(f"  {rule.name:24} {rule.title or ''}")
+            for read in Reads(loaded.policy).metrics:
+                names = ", ".join(f'"{logged}"' for logged in read.names)
+                click.echo(f"  reads {read.path} from {names}{' (optional)' if read.optional else ''}")
             params = loaded.policy.of(Param)
             for param in params:
                 click.echo(f"  param {param.span.text.removeprefix('param').strip()}")
