@@ -180,7 +180,9 @@ class Monitor:
             for name in self._reads.never_known(self._stream.plan.graph.clock.counter):
                 logger.warning("vitals: run %s: never known: %s (%s)", self.run, name, WHY_UNKNOWN[name])
             if self.late_points:
-                late = "1 point came after its" if self.late_points == 1 else f"{self.late_points} points came after their"
+                late = (
+                    "1 point came after its" if self.late_points == 1 else f"{self.late_points} points came after their"
+                )
                 text = "vitals: run %s: %s step had closed, older than the newest of the metric: no rule has read them"
                 logger.warning(text, self.run, late)
         return []
