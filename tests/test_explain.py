@@ -160,6 +160,13 @@ SAID = {
         "when mean(loss, 10 min) > 3 for 5 min -> orange",
         ["Needs 600 s of the run before it can know.", "Earliest detection: 300 s after the trouble begins."],
     ),
+    "what the present is compared with is no delay": (
+        "when loss > 2 * mean(loss, 10 steps) before 30 steps for 2 steps -> orange",
+        [
+            "Needs 40 steps of the run before it can know.",
+            "Earliest detection: 1 step after the trouble begins, and not before step 40 counted from the first point.",
+        ],
+    ),
     "nothing at all": ("when loss > 3 -> orange", ["Earliest detection: at the first point of trouble."]),
     "windows alone": (
         "when mean(loss, 50 samples) > 3 -> orange",

@@ -41,6 +41,10 @@ ENDS = {
     ),
     "a let that no rule reads": ("let gap = los - 1", "los (read by let gap); did you mean `loss`?"),
     "a family": ("rule r each m in act/* { when m > 3 -> orange }", "act/* (read by r)"),
+    "optional, and all that there is": (
+        'metric lr = "lr" optional when lr > 3 -> orange',
+        "lr (read by lr_orange)",
+    ),
     "two": (
         "rule a { when los > 3 or xyz > 3 -> red }",
         "los (read by a), xyz (read by a); los: did you mean `loss`?",
@@ -64,7 +68,7 @@ def test_the_end_of_a_run_names_what_it_never_logged(name: str, caplog: pytest.L
 
 QUIET = {
     "all of it is logged": "when loss > 3 -> orange",
-    "an optional metric": 'metric los = "los" optional when los > 3 -> orange',
+    "an optional metric beside one that is logged": 'metric los = "los" optional when los > 3 or loss > 3 -> orange',
     "a disabled rule": "rule r { when los > 3 -> orange disabled }",
     "one of several names": 'metric x = "los", "loss" when x > 3 -> orange',
     "the run's own step": "when step > 3 -> orange",

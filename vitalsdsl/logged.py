@@ -165,8 +165,10 @@ class Reads:
         return name in metric.logged
 
     def never_logged(self, logged: Collection[str]) -> list[Read]:
-        """What a run that logs these names does not log, though a rule in force reads it and it is not `optional`."""
-        return [read for read in self.metrics if not read.optional and not read.is_among(logged)]
+        """What a run that logs these names does not log, though the policy reads it. What is `optional` counts only where
+        the run logs nothing at all that the policy reads: then the policy is blind."""
+        lacking = [read for read in self.metrics if not read.is_among(logged)]
+        return lacking if len(lacking) == len(self.metrics) else [read for read in lacking if not read.optional]
 
     def never_known(self, counter: Callable[[str], float]) -> list[str]:
         """The counters that the policy goes by and this run does not have; `counter` gives a counter's newest value."""

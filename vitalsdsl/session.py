@@ -119,7 +119,7 @@ class Monitor:
     @property
     def never_logged(self) -> list[str]:
         """The metrics that rules read and this run has not logged so far, by the policy's names for them. Those that the
-        policy calls `optional` are not among them."""
+        policy calls `optional` are among them only where it has logged nothing at all that the policy reads."""
         with self._lock:
             return [read.path for read in self._reads.never_logged(self._stream.names)]
 

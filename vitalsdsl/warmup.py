@@ -215,6 +215,8 @@ class Earliest:
 
     def _past(self, node: ex.Before | ex.AtStep | ex.AtEvent | ex.AtEnd, ask: Callable[..., Delay]) -> Delay:
         inner = ask(node.operand)
+        if not self.warm_up:
+            return inner  # it is what the present is compared with, and was known before the trouble began
         if isinstance(node, ex.AtEvent):
             return inner.and_(self.true(node.event))
         if isinstance(node, ex.AtEnd):
