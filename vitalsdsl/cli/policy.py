@@ -1,4 +1,4 @@
-"""vitals policy: versions of a policy, the policy of a run, the difference between two."""
+"""vitals policy: versions of a policy, and what differs between two."""
 
 from __future__ import annotations
 
