@@ -288,8 +288,8 @@ def test_what_is_not_allowed_or_heard_by_nobody_is_said() -> None:
     text = three('level yellow do notify("team"), notify("oncall")')
     acts = dispatcher(text, port)
     assert texts(acts, change("a", 10, R), change("b", 11, Y)) == [
-        "alert, tag; not rollback(lr: 90%): asked, but nobody listens: no training listens for requests here",
-        'notify("team"); not notify("oncall"): asked, but nobody listens: no channel `oncall` is configured',
+        "alert, tag; not rollback(lr: 90%): no training here takes requests",
+        'notify("team"); not notify("oncall"): no channel `oncall` is configured',
     ]
     acts.close(1.0)
     assert [channel for channel, _ in port.notices] == ["team"]
@@ -312,9 +312,9 @@ def test_a_decision_is_data() -> None:
     assert decision.as_dict() == {
         "type": "decision", "transition": decision.transition.id, "does": ["alert"], "withheld": None,
         "not_done": {
-            "tag": {"kind": "nobody", "text": "asked, but nobody listens: no tracker here takes tags"},
+            "tag": {"kind": "nobody", "text": "nothing here takes tags"},
             "pause": {"kind": "nobody",
-                      "text": "asked, but nobody listens: no training listens for requests here"},
+                      "text": "no training here takes requests"},
         },
     }  # fmt: skip
     (held,) = acts.take([change("a", 20, G, O)])

@@ -25,9 +25,9 @@ from vitalsdsl.verdict import Transition
 _REQUESTS = uuid.UUID("5b0f6d4e-9d0f-5c3b-8f5e-6a5d8f0e7c11")
 _ABILITY = {Effect.TAG: Ability.TAG, Effect.ALERT: Ability.ALERT, Effect.REQUEST: Ability.REQUEST}
 _NOBODY = {
-    Effect.TAG: "no tracker here takes tags",
-    Effect.ALERT: "no tracker here takes alerts",
-    Effect.REQUEST: "no training listens for requests here",
+    Effect.TAG: "nothing here takes tags",
+    Effect.ALERT: "nothing here takes alerts",
+    Effect.REQUEST: "no training here takes requests",
 }
 
 
@@ -261,7 +261,7 @@ class Decider:
             )
         ports = self._around.takers(asked)
         if not ports and not self._around.dry:
-            return Deed(asked, Withheld("nobody", f"asked, but nobody listens: {_nobody(asked)}"))
+            return Deed(asked, Withheld("nobody", _nobody(asked)))
         counts[asked.name] += 1
         return Deed(asked, None, ports)
 

@@ -9,9 +9,10 @@ from typing import Any
 from vitalsdsl.errors import RunGone, TrackerError
 from vitalsdsl.rules import Level
 from vitalsdsl.tracker import Ability, Alert, Port, Request
-from vitalsdsl_wandb.address import Address
+from vitalsdsl_wandb.address import Address, parse
 from vitalsdsl_wandb.graphql import GraphQL
 from vitalsdsl_wandb.port import severity, short_title, with_level
+from vitalsdsl_wandb.server import find_key
 
 logger = logging.getLogger("vitalsdsl")
 
@@ -120,3 +121,14 @@ class OutsidePort(Port):
             raise TrackerError(
                 f"W&B did not {what} (run {self._address.run}): are alerts and rights switched on there?"
             )
+
+
+def ports_of(uri: str, *, may_stop: bool = False) -> tuple[OutsidePort, ...]:
+    """The port of a run that was met elsewhere (in a file of this disk), by its `wandb:ENTITY/PROJECT/RUN`; none where
+    there is no key for its server, which is nothing to be said aloud: the run is watched without."""
+    client = GraphQL()
+    try:
+        find_key(client.server)
+    except TrackerError:
+        return ()
+    return (OutsidePort(client, parse(uri.removeprefix("wandb:")), may_stop=may_stop),)

@@ -6,6 +6,7 @@ writes is one. A later process of the same run goes on with it.
 
 from __future__ import annotations
 
+import importlib
 import time
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -33,13 +34,20 @@ class LocalFeed:
     `files` gives the files of the run that are there now, the first process first.
     """
 
-    def __init__(self, facts: RunFacts, files: Callable[[], Sequence[Path]], step_key: str | None = None) -> None:
+    def __init__(
+        self,
+        facts: RunFacts,
+        files: Callable[[], Sequence[Path]],
+        step_key: str | None = None,
+        may_stop: bool = False,
+    ) -> None:
         self.run_id = facts.run_id
         self.entity = facts.entity
         self.project = facts.project
         self._total_steps = planned_steps(facts.config)
         self._files = files
         self._step_key = step_key
+        self._may_stop = may_stop
 
     @property
     def uri(self) -> str:
@@ -84,8 +92,16 @@ class LocalFeed:
         return Batch(tuple(events), run.cursor(), more, run.is_over and not more, tuple(run.notes))
 
     def ports(self, policy: LoadedPolicy) -> Sequence[Port]:
-        """None: a file of W&B's is its own process's to write."""
-        return ()
+        """Nothing is ever written to a file of W&B's. Of a run that is sent to a server, its tags and alerts there can
+        be reached, where there is a key for it."""
+        if not (self.is_online and self.entity and self.project):
+            return ()
+        try:
+            outside = importlib.import_module("vitalsdsl_wandb.outside")
+        except ImportError:  # the library for HTTP comes with the extra `wandb`, which reading files does not need
+            return ()
+        found: Sequence[Port] = outside.ports_of(self.uri, may_stop=self._may_stop)
+        return found
 
     def close(self) -> None:
         """Nothing is open between readings."""
@@ -127,7 +143,9 @@ class LocalTarget:
             except (SourceError, OSError):  # its reading will say what is wrong with it
                 facts, is_wanted = RunFacts(run_id), True
             if facts is not None and is_wanted:
-                found.append(LocalFeed(facts, partial(places.files_at, files[0]), self._wanted.step_key))
+                found.append(
+                    LocalFeed(facts, partial(places.files_at, files[0]), self._wanted.step_key, self._wanted.may_stop)
+                )
         return found
 
     def close(self) -> None:
