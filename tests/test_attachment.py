@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from vitalsdsl.attachment import Attachment
-from vitalsdsl.journal import journal_of
+from vitalsdsl.journal import home_of, journal_of
+from vitalsdsl.keeping import state_of
 from vitalsdsl.memory import Memory
 from vitalsdsl.policy import LoadedPolicy, load
 from vitalsdsl.rules import Level
@@ -153,8 +154,14 @@ def test_points_that_no_rule_read_are_said_at_the_end(caplog: pytest.LogCaptureF
 # ---------------------------------------------------------------- runs taken up again
 
 
-def train(port: Memory, losses: list[float], first: int = 0, state: dict[str, object] | None = None) -> Monitor:
-    """A process of its own that logs some steps of the run."""
+def train(
+    port: Memory,
+    losses: list[float],
+    first: int = 0,
+    state: dict[str, object] | None = None,
+    crashes: bool = True,
+) -> Monitor:
+    """A process of its own that logs some steps of the run. Where it crashes, the state of its rules is lost."""
     attachment = Attachment(policy())
     monitor = watched(attachment, port)
     if state is not None:
@@ -162,6 +169,8 @@ def train(port: Memory, losses: list[float], first: int = 0, state: dict[str, ob
     for step, loss in enumerate(losses, start=first):
         monitor.log({"loss": loss}, step)
     attachment.end("run")
+    if crashes:
+        state_of(attachment.home, "run", "house").unlink()
     return monitor
 
 
@@ -196,6 +205,33 @@ def test_a_run_that_is_taken_up_with_its_state_goes_on_as_if_nothing_had_been(
     train(port, [5, 1, 1], first=4, state=state)
     assert changes(port) == [(0, 3, "orange", "condition"), (0, 6, "green", "condition")]
     assert "goes on" not in caplog.text
+
+
+def test_the_state_of_the_rules_outlasts_the_process(caplog: pytest.LogCaptureFixture) -> None:
+    port = Memory()
+    for first, losses in ((0, [1, 1, 5]), (3, [5, 5]), (5, [1, 1])):
+        train(port, losses, first, crashes=False)
+    assert changes(port) == [(0, 3, "orange", "condition"), (0, 6, "green", "condition")]
+    assert not [record for record in caplog.records if "orange" not in record.message]
+
+
+def test_a_state_that_is_further_than_the_checkpoint_counts_no_more(caplog: pytest.LogCaptureFixture) -> None:
+    port = Memory()
+    train(port, [1, 1, 5, 5, 5], crashes=False)
+    train(port, [1, 5, 5, 5], first=1, crashes=False)
+    assert changes(port) == [
+        (0, 3, "orange", "condition"), (1, 0, "green", "superseded"), (1, 3, "orange", "condition"),
+    ]  # fmt: skip
+    assert caplog.text.count("run run goes back to step 1: its rules start anew there") == 1
+
+
+@pytest.mark.parametrize("damage", ["", "{", "[]", '{"version": 1}'])
+def test_a_state_that_is_damaged_or_anothers_is_none(damage: str) -> None:
+    port = Memory()
+    monitor = train(port, [1, 1, 5, 5], crashes=False)
+    state_of(home_of().absolute(), monitor.run, "house").write_text(damage)
+    train(port, [5, 5], first=4, crashes=False)
+    assert changes(port)[-2:] == [(0, 3, "green", "superseded"), (0, 5, "orange", "condition")]
 
 
 def test_a_state_of_further_back_begins_an_attempt() -> None:

@@ -13,7 +13,9 @@ from dataclasses import replace
 from vitalsdsl.channels import configured_ports
 from vitalsdsl.diagnostic import printable
 from vitalsdsl.dispatch import Dispatcher
+from vitalsdsl.errors import StateError
 from vitalsdsl.journal import Journal, home_of, journal_of
+from vitalsdsl.keeping import keep, state_of, taken
 from vitalsdsl.points import RunInfo
 from vitalsdsl.policy import LoadedPolicy
 from vitalsdsl.policy import as_policy as as_policy
@@ -49,7 +51,8 @@ class _Aloud:
 class Attachment:
     """One policy and the runs of this process that it watches.
 
-    Each run has a monitor, a dispatcher and a journal of its own; nothing is shared between runs. Several policies that
+    Each run has a monitor, a dispatcher and a journal of its own; nothing is shared between runs. What the rules know at
+    the end of a run is kept beside its journal, so that a process that resumes it goes on where they were. Several policies that
     watch one run share its port, by the `sharing` of their tracker. A forked child watches nothing: its copy of the
     state is of no use.
     """
@@ -110,6 +113,12 @@ class Attachment:
         monitor = Monitor(
             self.policy, run, acts=_Aloud(dispatcher), total_steps=info.total_steps, past=journal.past(run)
         )
+        kept = None if journal.is_under_way(run) else taken(state_of(self.home, run, self._name))
+        if kept is not None:
+            try:
+                monitor.load(kept)
+            except StateError:  # of a policy that has changed since: its rules start anew
+                logger.debug("vitals: the state of run %s belongs to another policy", run)
         # Hooks at exit run last in, first out: ours, which closes the open step, before the dispatcher's own.
         atexit.unregister(self.end_all)
         atexit.register(self.end_all)
@@ -124,6 +133,7 @@ class Attachment:
             self._ended.add(run)
         if monitor is not None:
             monitor.finish(timeout)
+            keep(state_of(self.home, run, self._name), monitor.save())
             self._sharing.leave(run, self._name)
             self._journals.pop(run).release()
 

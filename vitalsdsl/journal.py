@@ -91,6 +91,11 @@ class Journal:
             return Past(past.attempt, -math.inf, {})
         return past
 
+    def is_under_way(self, run: str) -> bool:
+        """Whether another process, still running, has decided about the run."""
+        with self.lock:
+            return is_alive(self._writers.get(run, ""))
+
     def scratch(self) -> Journal:
         """A copy in memory: it remembers the same, and what is added to it touches no file."""
         copy = Journal()

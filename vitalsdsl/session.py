@@ -64,6 +64,8 @@ class Monitor:
         self.policy = policy
         self._past = past
         self._is_fresh = True
+        self._is_resumed = False
+        self._keep_all = keep_all
         self._stream = Stream(policy.policy, run, policy.digest, keep_all, total_steps)
         self._acts = acts
         self._lock = threading.RLock()
@@ -158,7 +160,9 @@ class Monitor:
     def _push(self, values: Mapping[str, float], step: int, time: float, commit: bool) -> list[Transition]:
         self._busy = 0.0
         before = self._stream.closed
-        out = self._take_up(self._past, step) if self._past is not None and self._stream.reads(values) else []
+        out = self._resume(values, step) if self._is_resumed else []
+        if self._past is not None and self._stream.reads(values):
+            out += self._take_up(self._past, step)
         out += self._stream.push(values, step, time)
         if commit:
             out += self._stream.close()
@@ -190,6 +194,18 @@ class Monitor:
     def _tell_lacking(self, what: str, lacking: list[Read]) -> None:
         if lacking:
             logger.warning("vitals: run %s: %s: %s", self.run, what, self._reads.told(lacking, self._stream.names))
+
+    def _resume(self, values: Mapping[str, float], step: int) -> list[Transition]:
+        """The first values of a run whose state was loaded: where a metric comes again at a step that it had, the script
+        has gone back to a checkpoint. What the rules knew there is not kept."""
+        known = max(map(self._stream.newest, values), default=-math.inf)
+        self._is_resumed = known == -math.inf
+        if step > known:
+            return []
+        logger.warning("vitals: run %s goes back to step %d: its rules start anew there", self.run, step)
+        old, self._past = self._stream, None
+        self._stream = Stream(self.policy.policy, self.run, self.policy.digest, self._keep_all, old.total_steps)
+        return self._stream.replace(old, step - 1)
 
     def _take_up(self, past: Past, step: int) -> list[Transition]:
         """The first step here that the policy reads anything of, in a run that was watched before."""
@@ -239,7 +255,7 @@ class Monitor:
         """Take up a saved state. Raises StateError where it belongs to another policy or is damaged."""
         with self._lock:
             self._stream.load(state)
-            self._is_fresh = False
+            self._is_fresh, self._is_resumed = False, True
             if self._stream.closed is not None:
                 self._next_step = self._stream.closed + 1
 

@@ -23,7 +23,7 @@ from vitalsdsl_mlflow.rows import LoggedPoint, Steps
 from vitalsdsl_mlflow.tap import complain, instrument, is_instrumented, restore
 
 KEPT_RUNS = 16
-"""Of how many runs that ended the state of the rules is kept, should they be resumed."""
+"""Of how many runs that ended it is remembered how they count their steps, should they be resumed."""
 
 KEPT_PLANS = 1000
 """Of how many runs the planned number of steps is kept."""
@@ -33,13 +33,12 @@ _UTILS = "mlflow.tracking._tracking_service.utils"
 
 
 class _Run:
-    """One run under one attachment. `state` is what the rules knew when it ended, should it be resumed."""
+    """One run under one attachment."""
 
     def __init__(self, run_id: str) -> None:
         self.lock = threading.RLock()
         self.monitor: Monitor | None = None
         self.steps = Steps(run_id, _nowhere)
-        self.state: dict[str, Any] | None = None
         self.is_off = False
 
 
@@ -90,14 +89,10 @@ class MlflowAttachment:
             monitor.total_steps = planned_steps(_said[run_id])
 
     def _begin(self, run: _Run, monitor: Monitor) -> None:
-        """The run's first points, or its first since it was resumed in this process: the rules go on where they were."""
+        """The run's first points, or its first since it was resumed in this process."""
         run.monitor = monitor
         run.steps.take = _pusher(monitor)
-        if run.state is not None:
-            monitor.load(run.state)
-            run.state = None
-            run.steps.go_on()
-            run.steps.take = _once_back(run.steps, monitor)
+        run.steps.go_on()
 
     def ended(self, run_id: str, store: Any) -> None:
         """A run has ended: its last step closes, and what is queued is finished, within a timeout."""
@@ -106,8 +101,6 @@ class MlflowAttachment:
             return
         self._attachment.end(run_id)
         with run.lock:
-            if run.monitor is not None:
-                run.state = run.monitor.save()
             run.monitor = None
         self._attachment.resume(run_id)
         over = [name for name, known in self._runs.items() if known.monitor is None]
@@ -140,21 +133,6 @@ def _info(run_id: str, store: Any) -> RunInfo:
         host = parts.netloc.rpartition("@")[2]  # a password in the address is for nobody else
         url = f"{parts.scheme}://{host}{parts.path.rstrip('/')}/#/runs/{run_id}"
     return RunInfo(run_id, planned_steps(_said.get(run_id, {})), url)
-
-
-def _once_back(steps: Steps, monitor: Monitor) -> Callable[[dict[str, float], int, float], None]:
-    """For the first values of a run that was resumed: where a metric comes again at a step that it had, the script has
-    gone back to a checkpoint."""
-
-    def push(values: dict[str, float], step: int, time: float) -> None:
-        known = max(map(monitor.newest, values))
-        if known > -math.inf:
-            steps.take = _pusher(monitor)
-        if step <= known:
-            monitor.rewind(step - 1)
-        monitor.log(values, step, time=time, commit=False)
-
-    return push
 
 
 class _Everyone:
