@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from vitalsdsl.configuration import configuration
+from vitalsdsl.configuration import configuration, known_channels
 from vitalsdsl.errors import UsageError
 
 WHOLE = """
@@ -66,6 +66,8 @@ WRONG = {
     "chanels = {}": "there is no setting `chanels`",
     '[[policies]]\npolicy = "a.vitals"': "`policies.1.target` is missing",
     '[channels.team]\nurl = "https://hooks.slack.com/services/T0/B0/secret"': "say where the address is kept",
+    '[channels.team]\nurl = "env:A"\nsecret = "the-secret"': "say where the secret is kept, not the secret",
+    '[channels.team]\nsecret = "env:A"': "`channels.team.url` is missing",
     '[channels.team]\nurl = "env:A"\nat_most = "often"': "write it as `10 per hour`",
     "home = 3": "`home` is of the wrong kind",
     "home =": "Invalid value",
@@ -78,4 +80,13 @@ def test_what_is_wrong_with_it_is_said_with_its_place(tmp_path: Path, text: str)
     with pytest.raises(UsageError, match="vitals.toml") as raised:
         configuration(tmp_path)
     assert WRONG[text] in str(raised.value)
-    assert "secret" not in str(raised.value)
+    assert "services/T0" not in str(raised.value) and "the-secret" not in str(raised.value)
+
+
+def test_channels_are_known_where_a_file_is_there_even_one_that_names_none(tmp_path: Path) -> None:
+    assert known_channels(tmp_path) is None
+    (tmp_path / "vitals.toml").write_text("")
+    assert known_channels(tmp_path) == frozenset()
+    (tmp_path / "vitals.toml").write_text('[channels.bot]\nurl = "env:A"\nsecret = "keyring:vitals/bot"\n')
+    assert known_channels(tmp_path) == {"bot"}
+    assert configuration(tmp_path).channels["bot"].secret == "keyring:vitals/bot"

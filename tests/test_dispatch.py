@@ -69,6 +69,46 @@ def test_an_alert_about_a_hostile_name_moves_no_cursor() -> None:
     assert port.alerts[0].title == "red: a (l \ufffd[2J\ufffd é) at step 30 (run)"
     assert port.alerts[0].text.splitlines()[:2] == ["grad is high", "in two lines"]
     assert "\x1b" not in port.alerts[0].text
+    acts = dispatcher(three(), port)
+    bad = "x\x1b[31m\ry\u202e"
+    acts.take([change("b", 30, Y, message=bad, values={bad: 1.0}, policy=bad, digest="sha256:1")])
+    acts.close(1.0)
+    assert all(line.isprintable() for line in port.alerts[1].text.split("\n"))
+
+
+EVIDENCE = {
+    # (values, margin, because): the lines between the title and the step
+    "both": ({"grad_norm": 4.0, "baseline(grad_norm, 500 steps)": 1.0}, 1 / 3, "loss > 3",
+             ["grad_norm = 4, baseline(grad_norm, 500 steps) = 1", "33.3% beyond its threshold"]),
+    "digits": ({"loss": 12345.678, "x": math.nan, "y": math.inf}, -0.5, "loss > 3",
+               ["loss = 1.23e+04, x = NaN, y = Infinity", "50% short of its threshold"]),
+    "against zero": ({"gap": 0.25}, 0.25, "loss > 0", ["gap = 0.25", "0.25 beyond its threshold"]),
+    "a zero value": ({"gap": 2.0, "mean(gap, 5 steps)": 0.0}, 2.0, "loss > 3",
+                     ["gap = 2, mean(gap, 5 steps) = 0", "2 beyond its threshold"]),
+    "endless": ({"loss": math.inf}, math.inf, "loss > 3", ["loss = Infinity"]),
+    "a family": ({f"m{at}": 1.0 for at in range(10)}, math.nan, "loss > 3",
+                 [", ".join(f"m{at} = 1" for at in range(8)) + ", and 2 more"]),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", EVIDENCE)
+def test_an_alert_tells_the_values_the_margin_and_the_policy(case: str) -> None:
+    values, margin, condition, told = EVIDENCE[case]
+    port = Memory()
+    acts = dispatcher(f"rule a {{ when {condition} -> yellow }}", port)
+    acts.take([change("a", 30, Y, message="high", values=values, margin=margin, policy="p", digest="sha256:abcd12345")])
+    acts.close(1.0)
+    lines = port.alerts[0].text.splitlines()
+    assert lines[:-1] == ["high", *told, "step 30, green -> yellow", "does: alert, tag"]
+    assert lines[-1] == "policy p, sha256:abcd1234"
+
+
+def test_values_that_the_message_lists_are_not_told_twice() -> None:
+    port = Memory()
+    acts = dispatcher(three(), port)
+    acts.take([change("a", 30, Y, message="loss > 3 (loss = 4)", values={"loss": 4.0})])
+    acts.close(1.0)
+    assert port.alerts[0].text.count("loss = 4") == 1
 
 
 def test_a_request_is_fenced_dated_and_always_the_same() -> None:

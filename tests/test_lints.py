@@ -26,7 +26,8 @@ NEVER_KNOWN = {"random_1015", "random_1106", "random_1132", "random_1133", "rand
 
 
 def looked_at(lint: type[Lint], text: str) -> list[Diagnostic]:
-    return read("p.vitals", text=text, tested={} if lint.code == "V601" else None)[1]
+    tested: dict[str, set[str]] | None = {} if lint.code == "V601" else None
+    return read("p.vitals", text=text, tested=tested, channels=lambda: frozenset({"team"}))[1]
 
 
 @pytest.mark.parametrize("lint", LINTS, ids=lambda lint: lint.code)
@@ -126,6 +127,24 @@ HARMLESS = [
 @pytest.mark.parametrize("text", HARMLESS)
 def test_nothing_is_said_of_what_is_fine(text: str) -> None:
     assert [d.render() for d in read("p.vitals", text=text)[1]] == []
+
+
+def test_channels_are_looked_up_only_for_a_policy_that_names_one() -> None:
+    def found(text: str, known: frozenset[str] | None) -> tuple[list[str], int]:
+        asked = []
+
+        def channels() -> frozenset[str] | None:
+            asked.append(1)
+            return known
+
+        return [d.code for d in read("p.vitals", text=text, channels=channels)[1]], len(asked)
+
+    named = 'nonfinite -> red do notify("team")\nwhen loss > 3 for 2 steps -> yellow do alert, notify("me")'
+    assert found("when loss > 3 -> yellow do alert", frozenset()) == ([], 0)
+    assert found(named, None) == ([], 1)
+    assert found(named, frozenset({"me", "team"})) == ([], 1)
+    assert found(named, frozenset({"me"})) == (["V608"], 1)
+    assert found(named, frozenset()) == (["V608", "V608"], 1)
 
 
 def test_advice_on_a_file_that_is_used_is_left_to_those_who_check_that_file(tmp_path: Path) -> None:

@@ -68,7 +68,7 @@ class Attachment:
         self.total_steps = total_steps
         # Not where the script goes later: a journal must be found again.
         self.home = home_of(home).absolute()
-        self._channels = configured_ports()
+        self._channels = configured_ports(policy.policy)
         self._sharing = sharing if sharing is not None else Sharing()
         self._name = self._sharing.claim(policy.name, policy.digest)
         self._copy = copy_of(policy)

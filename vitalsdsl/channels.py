@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from importlib.metadata import entry_points
 
+from vitalsdsl import rules
 from vitalsdsl.configuration import Channel, configuration
 from vitalsdsl.errors import MissingExtraError, VitalsError
+from vitalsdsl.provisions import Provisions
 from vitalsdsl.tracker import Port
 
 logger = logging.getLogger("vitalsdsl")
@@ -32,10 +34,27 @@ def channel_ports(channels: Mapping[str, Channel]) -> list[Port]:
         raise MissingExtraError(error.name or "apprise", "notify") from error
 
 
-def configured_ports() -> list[Port]:
-    """The channels of the configuration that holds here, for a training: what is wrong with it is said, not raised."""
+def channels_for(policies: Iterable[rules.Policy], channels: Mapping[str, Channel]) -> dict[str, Channel]:
+    """Of some channels those that policies name: the secrets of the others are not needed. One that a policy names and
+    that is not there is said."""
+    named = frozenset().union(*(Provisions(policy).channels for policy in policies))
+    for name in sorted(named - set(channels)):
+        logger.warning("vitals: no channel `%s` in vitals.toml: messages to it reach nobody", name)
+    return {name: channel for name, channel in channels.items() if name in named}
+
+
+def configured_ports(policy: rules.Policy) -> list[Port]:
+    """The channels of the configuration that holds here, for a training: what is wrong with one of them is said, not
+    raised, and the others are used."""
+    usable: dict[str, Channel] = {}
     try:
-        return channel_ports(configuration().channels)
+        for name, channel in channels_for([policy], configuration().channels).items():
+            try:
+                channel_ports({name: channel})
+                usable[name] = channel
+            except VitalsError as error:
+                logger.warning("vitals: no messages are sent to `%s`: %s", name, error)
+        return channel_ports(usable)
     except VitalsError as error:
         logger.warning("vitals: no messages are sent: %s", error)
         return []

@@ -6,6 +6,10 @@ home = ".vitals"
 url = "env:TEAM_SLACK_URL"               # never the secret itself
 at_most = "10 per hour"
 
+[channels.bot]                           # a webhook of one's own: JSON, signed with the secret
+url = "env:HOOK_URL"
+secret = "env:HOOK_SECRET"
+
 [[policies]]
 target = "mlflow:experiments/llm-*"
 tags = { team = "nlp" }
@@ -22,7 +26,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, ValidationInfo, field_validator
 
 from vitalsdsl.errors import UsageError
 
@@ -38,18 +42,21 @@ _SECRET = re.compile(r"(env:[A-Za-z_][A-Za-z0-9_]*|keyring:[^/\s]+/\S+)")
 
 
 class Channel(BaseModel):
-    """Where messages under one name go. `url` says where the secret address is kept, and is never the address."""
+    """Where messages under one name go. `url` says where the secret address is kept, and is never the address; with a
+    `secret`, which is kept in the same way, the address is that of a webhook that takes signed JSON."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     url: str
+    secret: str | None = None
     at_most: str = "30 per hour"
 
-    @field_validator("url")
+    @field_validator("url", "secret")
     @classmethod
-    def _is_a_reference(cls, value: str) -> str:
-        if _SECRET.fullmatch(value) is None:
-            raise ValueError("say where the address is kept, not the address: `env:NAME` or `keyring:SERVICE/USER`")
+    def _is_a_reference(cls, value: str | None, field: ValidationInfo) -> str | None:
+        if value is not None and _SECRET.fullmatch(value) is None:
+            what = "secret" if field.field_name == "secret" else "address"
+            raise ValueError(f"say where the {what} is kept, not the {what}: `env:NAME` or `keyring:SERVICE/USER`")
         return value
 
     @field_validator("at_most")
@@ -109,13 +116,27 @@ def configuration(start: Path | None = None) -> Configuration:
 
     Raises UsageError, with the place, where one cannot be read.
     """
+    found = Configuration()
+    for path in _files(start):
+        over = _read(path)
+        channels = {**found.channels, **over.channels}
+        found = over.model_copy(update={"channels": channels, "home": over.home or found.home})
+    return found
+
+
+def known_channels(start: Path | None = None) -> frozenset[str] | None:
+    """The names of the channels that hold in a folder; None where no vitals.toml says anything about any.
+
+    Raises UsageError where one cannot be read.
+    """
+    return frozenset(configuration(start).channels) if _files(start) else None
+
+
+def _files(start: Path | None) -> list[Path]:
+    """The user's file and over it the project's, as far as they are there."""
     project = next((path for folder in _upwards(start or Path.cwd()) if (path := folder / FILE).is_file()), None)
     user = Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config") / "vitals" / FILE
-    own = _read(user) if user.is_file() and user != project else Configuration()
-    if project is None:
-        return own
-    found = _read(project)
-    return found.model_copy(update={"channels": {**own.channels, **found.channels}, "home": found.home or own.home})
+    return [path for path in dict.fromkeys((user, project)) if path is not None and path.is_file()]
 
 
 def _upwards(folder: Path) -> list[Path]:

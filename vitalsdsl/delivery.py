@@ -1,7 +1,7 @@
 """Carry out what was decided, away from the training loop: first the journal's line, then each port in its own thread.
 
-A port that raises is asked again, with growing pauses, a bounded number of times; one that hangs keeps only itself
-waiting. Each kind of failure is logged once.
+A port that raises is asked again, with growing pauses, a bounded number of times, unless it refuses for good; one that
+hangs keeps only itself waiting. Each kind of failure is logged once.
 """
 
 from __future__ import annotations
@@ -52,15 +52,26 @@ class Retry:
 class Job:
     """One call of one port. `deeds` are the lines of the journal that it carries out, each the id of an intent and the
     number of its deed (none: tags and copies, which the next ones make good). Of jobs with one `newest` key only the
-    last is still worth doing."""
+    last is still worth doing. A text that `act` gives is what became of it, for the journal."""
 
     port: Port
     what: str
-    act: Callable[[], None]
+    act: Callable[[], object]
     deeds: tuple[tuple[str, int], ...] = ()
     run: str = ""
     expires: float = float("inf")
     newest: str = ""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What came of a job: `done` or `failed`, with what the journal is to say of it; open where there was no time."""
+
+    type: str
+    text: str = ""
+
+
+_OPEN = Outcome("")
 
 
 class _Added(Enum):
@@ -188,7 +199,7 @@ class Delivery:
         added = lane.add(job)
         if added is _Added.NOT:
             self._say(job, "Full", f"{MOST_WAITING} things wait for it")
-            self._finished(job, "too many things wait for this port")
+            self._finished(job, Outcome("failed", "too many things wait for this port"))
         if added is not _Added.AT_THE_END:
             self._settle(1)
 
@@ -200,37 +211,38 @@ class Delivery:
         finally:
             self._settle(1)
 
-    def attempt(self, job: Job) -> str | None:
-        """Ask the port, again and again where it raises. None: done; else why not; empty: given up at the end."""
+    def attempt(self, job: Job) -> Outcome:
+        """Ask the port, again and again where it raises, unless the error `is_final`."""
         began, failures = time.monotonic(), 0
         while True:
             if self._clock() > job.expires:
-                return "it had expired"
+                return Outcome("failed", "it had expired")
             try:
-                job.act()
-                return None
+                said = job.act()
+                return Outcome("done", said if isinstance(said, str) else "")
             except BaseException as error:  # a port's SystemExit must not end its thread either
                 failures += 1
                 why = f"{type(error).__name__}: {error}"
                 if isinstance(error, TrackerError) and error.is_final:
                     self._say(job, "", str(error))
-                    return why
+                    return Outcome("failed", why)
                 self._say(job, type(error).__name__, f"{error or why}; trying again")
                 asked = error.retry_after if isinstance(error, TrackerError) else None
             pause = max(self._retry.pause(failures), asked or 0.0)
             if failures >= self._retry.attempts or time.monotonic() - began + pause > self._retry.total:
                 self._say(job, "", f"given up after {failures} tries: {why}")
-                return why
+                return Outcome("failed", why)
             if self._over.wait(pause):
-                return ""
+                return _OPEN
 
-    def _finished(self, job: Job, why: str | None) -> None:
-        if not job.deeds or why == "":
+    def _finished(self, job: Job, outcome: Outcome) -> None:
+        if not job.deeds or outcome is _OPEN:
             return
-        more = {} if why is None else {"why": why}
+        word = "note" if outcome.type == "done" else "why"
+        more = {word: outcome.text} if outcome.text else {}
         records: list[Record] = [
-            {"type": "done" if why is None else "failed", "id": intent, "run": job.run, "deed": deed,
-             "port": job.port.name, "at": self._clock(), **more} for intent, deed in job.deeds
+            {"type": outcome.type, "id": intent, "run": job.run, "deed": deed, "port": job.port.name,
+             "at": self._clock(), **more} for intent, deed in job.deeds
         ]  # fmt: skip
         if self._over.is_set():
             self._journal.append(records)

@@ -219,12 +219,12 @@ class Dispatcher:
                         act = partial(self._post, self._ports[name], one, at)
                         jobs.append(self._job(self._ports[name], [(one, at)], act, expires))
         for (name, channel), deeds in shared.items():
-            act = partial(self._notify, self._ports[name], channel, [one for one, _ in deeds])
-            jobs.append(self._job(self._ports[name], deeds, act))
+            tell = partial(self._notify, self._ports[name], channel, [one for one, _ in deeds])
+            jobs.append(self._job(self._ports[name], deeds, tell))
         return sorted(jobs, key=lambda job: job.expires)
 
     def _job(
-        self, port: Port, deeds: Sequence[tuple[_Told, int]], act: Callable[[], None], expires: float = float("inf")
+        self, port: Port, deeds: Sequence[tuple[_Told, int]], act: Callable[[], object], expires: float = float("inf")
     ) -> Job:
         first, at = deeds[0]
         lines = tuple((one.record["id"], number) for one, number in deeds)
@@ -237,8 +237,8 @@ class Dispatcher:
         else:
             port.alert(self._alert(one))
 
-    def _notify(self, port: Port, channel: str, told: Sequence[_Told]) -> None:
-        port.notify(channel, messages.together([self._alert(one) for one in told]))
+    def _notify(self, port: Port, channel: str, told: Sequence[_Told]) -> str | None:
+        return port.notify(channel, messages.together([self._alert(one) for one in told]))
 
     def _alert(self, one: _Told) -> Alert:
         return messages.alert(one.record, one.transition, self._provisions.of(one.transition.rule), self._run)

@@ -7,6 +7,8 @@ import re
 import uuid
 from collections.abc import Sequence
 
+from vitalsdsl import expressions as ex
+from vitalsdsl import rules
 from vitalsdsl.actions.base import registry
 from vitalsdsl.actions.reading import Asked
 from vitalsdsl.decision import request_id
@@ -17,19 +19,24 @@ from vitalsdsl.rules import Level
 from vitalsdsl.tracker import Alert, Request
 from vitalsdsl.verdict import Transition, spoken
 
+_MOST_VALUES = 8
+"""Values told in one message; a condition over a family looks at hundreds."""
+
 _TOGETHER = uuid.UUID("0b8f3c58-64d3-5a47-9d0c-0a3b3f0d8a55")
-_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]")
 
 
 def alert(record: Record, transition: Transition, provision: Provision, run: RunInfo) -> Alert:
-    """What people read: the rule, the level, the step and the run; the rule's message; what is done about it; what its
-    author says to try, who owns it, where to read on."""
+    """What people read: the rule, the level, the step and the run; the rule's message, the values it looked at and how
+    far they were beyond the threshold; what is done about it; what its author says to try, who owns it, where to read
+    on; the policy that says so."""
     t = transition
     rule = t.rule if t.member is None else f"{t.rule} ({t.member})"
     lines = [t.message] if t.message else []
     statement = provision.statement
     if statement is not None and statement.title:
         lines.insert(0, statement.title)
+    lines += _evidence(t, statement)
     since = f", since step {t.onset}" if t.onset is not None and t.onset != t.step else ""
     lines.append(f"step {t.step}{since}, {t.from_.word} -> {t.to.word}")
     lines.append(f"does: {record['text']}")
@@ -37,6 +44,8 @@ def alert(record: Record, transition: Transition, provision: Provision, run: Run
         lines += [f"try: {text}" for text in statement.body.try_ or ()]
         lines += [f"owner: {statement.body.owner}"] if statement.body.owner else []
         lines += [f"runbook: {statement.body.runbook}"] if statement.body.runbook else []
+    name = " ".join(["policy", t.policy]).strip()
+    lines += [f"{name}, {t.digest[: len('sha256:') + 8]}"] if t.digest else []
     lines += [run.url] if run.url else []
     title = " ".join(f"{t.to.word}: {rule} at step {t.step} ({t.run})".split())
     return Alert(record["id"], _harmless(title), _harmless("\n".join(lines)), t.to, t)
@@ -45,6 +54,32 @@ def alert(record: Record, transition: Transition, provision: Provision, run: Run
 def _harmless(text: str) -> str:
     """Without control characters, which names that somebody logged may hold, and which a terminal would obey."""
     return _CONTROL.sub("\N{REPLACEMENT CHARACTER}", text)
+
+
+def _evidence(t: Transition, statement: rules.Rule | None) -> list[str]:
+    """The values that the condition looked at, unless the rule's message lists them, and the margin in words."""
+    found = []
+    if t.values and f"({', '.join(f'{name} = {value:.4g}' for name, value in t.values.items())})" not in t.message:
+        shown = [f"{' '.join(name.split())} = {_brief(value)}" for name, value in list(t.values.items())[:_MOST_VALUES]]
+        more = len(t.values) - len(shown)
+        found.append(", ".join(shown) + (f", and {more} more" if more else ""))
+    if math.isfinite(t.margin):
+        size = abs(t.margin)
+        much = _brief(size) if _is_absolute(t, statement) else f"{_brief(100 * size)}%"
+        found.append(f"{much} {'beyond' if t.margin >= 0 else 'short of'} its threshold")
+    return found
+
+
+def _is_absolute(t: Transition, statement: rules.Rule | None) -> bool:
+    """Whether a margin may be one beyond a threshold of 0, of which nothing is a percentage."""
+    conditions = [clause.condition for clause in statement.body.clauses] if statement is not None else []
+    numbers = (node for condition in conditions for node in condition.walk() if isinstance(node, ex.Number))
+    return any(node.value == 0 for node in numbers) or 0.0 in t.values.values()
+
+
+def _brief(value: float) -> str:
+    """Three significant digits: `0.333`, `1.2e+04`."""
+    return f"{value:.3g}" if math.isfinite(value) else str(spoken(value))
 
 
 def together(alerts: Sequence[Alert]) -> Alert:

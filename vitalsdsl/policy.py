@@ -18,7 +18,7 @@ from vitalsdsl.diagnostic import Diagnostic, in_order
 from vitalsdsl.digest import digest
 from vitalsdsl.errors import PolicyError, VitalsError
 from vitalsdsl.git import commit_of
-from vitalsdsl.lints.base import run_lints
+from vitalsdsl.lints.base import KnownChannels, run_lints
 from vitalsdsl.merging import Merge
 from vitalsdsl.parser import parse_expression
 from vitalsdsl.provisions import Provisions
@@ -124,26 +124,29 @@ def read(
     tested: Mapping[str, set[str]] | None = None,
     today: datetime.date | None = None,
     locked: bool = True,
+    channels: KnownChannels | None = None,
 ) -> tuple[LoadedPolicy | None, list[Diagnostic]]:
     """A policy if it means something, and all findings. What lints find, grave or not, is advice: it does not keep a
-    policy from being used. `tested` are the rules that tests cover, where they are known. Unless it is to be `locked`,
-    a lock beside the policy is not looked at."""
+    policy from being used. `tested` are the rules that tests cover, where they are known; `channels` says which channels
+    there are, for a policy that names one. Unless it is to be `locked`, a lock beside the policy is not looked at."""
     name = os.fspath(reference)
     if text is not None:
-        return _Reading(name, Opened(Source(name, text), name), locked).run(settings or {}, profile, tested, today)
+        reading = _Reading(name, Opened(Source(name, text), name), locked, channels)
+        return reading.run(settings or {}, profile, tested, today)
     with opened(name) as found:
         if isinstance(found, Diagnostic):
             return None, [found]
-        return _Reading(name, found, locked).run(settings or {}, profile, tested, today)
+        return _Reading(name, found, locked, channels).run(settings or {}, profile, tested, today)
 
 
 class _Reading:
     """One policy on its way from its text."""
 
-    def __init__(self, reference: str, found: Opened, locked: bool) -> None:
+    def __init__(self, reference: str, found: Opened, locked: bool, channels: KnownChannels | None) -> None:
         self.reference = reference
         self.found = found
         self.locked = locked
+        self.channels = channels
 
     def run(
         self,
@@ -168,7 +171,7 @@ class _Reading:
         problems += Provisions(policy).diagnostics
         if any(d.is_error for d in problems):
             return None, in_order(problems)
-        problems = in_order([*problems, *run_lints(policy, tested=tested)])
+        problems = in_order([*problems, *run_lints(policy, tested=tested, channels=self.channels)])
         policy = with_names_written(policy)
         title = policy.name or Path(found.file).name.split(".")[0] or "policy"
         loaded = LoadedPolicy(

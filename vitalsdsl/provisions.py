@@ -64,6 +64,13 @@ class Provisions:
         self.guard = self._announced(self._actions(guard.actions or ()) if guard is not None else ())
         self.guard += tuple(a for a in (asked("alert"), asked("tag")) if a.name not in {x.name for x in self.guard})
 
+    @property
+    def channels(self) -> frozenset[str]:
+        """The channels that it names."""
+        rungs = (actions for provision in self.rules.values() for actions in provision.rungs.values())
+        asked = (a for actions in (*rungs, *self.levels.values(), self.guard) for a in actions)
+        return frozenset(a.arguments["channel"] for a in asked if a.action.effect is Effect.NOTIFY)
+
     def of(self, rule: str) -> Provision:
         return self.rules.get(rule, NO_PROVISION)
 

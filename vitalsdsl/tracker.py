@@ -102,8 +102,9 @@ class Port:
         """Show a message on the run."""
         raise _undone(self, "post alerts")
 
-    def notify(self, channel: str, alert: Alert) -> None:
-        """Send a message to one of `channels`."""
+    def notify(self, channel: str, alert: Alert) -> str | None:
+        """Send a message to one of `channels`. Gives what became of it instead, in a few words for the journal, where
+        it is held back to be told later."""
         raise _undone(self, "reach channels")
 
     def record(self, transitions: Sequence[Transition]) -> None:

@@ -9,6 +9,7 @@ import click
 
 from vitalsdsl import folders
 from vitalsdsl.cli.app import EXIT_FINDINGS, fail
+from vitalsdsl.configuration import known_channels
 from vitalsdsl.diagnostic import Diagnostic, Severity, render
 from vitalsdsl.errors import VitalsError
 from vitalsdsl.lints.base import explain
@@ -51,10 +52,12 @@ def _findings(name: str) -> list[Diagnostic]:
     """What is wrong with one policy; `-` is the one on standard input."""
     if name == "-":
         source = standard_input()
-        return [source] if isinstance(source, Diagnostic) else read(source.name, text=source.text)[1]
+        if isinstance(source, Diagnostic):
+            return [source]
+        return read(source.name, text=source.text, channels=known_channels)[1]
     if not is_elsewhere(name) and not Path(name).is_file():
         fail(f"{name} is no file" if Path(name).exists() else f"there is no file {name}")
-    return read(name, tested=_tested(name))[1]
+    return read(name, tested=_tested(name), channels=known_channels)[1]
 
 
 def _tested(name: str) -> dict[str, set[str]] | None:

@@ -9,18 +9,28 @@ import platform
 import sys
 import urllib.error
 import urllib.request
+import uuid
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 
 import click
 
 from vitalsdsl import __version__
-from vitalsdsl.cli.app import EXIT_FINDINGS
+from vitalsdsl.channels import channel_ports
+from vitalsdsl.cli.app import EXIT_FINDINGS, fail
+from vitalsdsl.configuration import Configuration, configuration
+from vitalsdsl.diagnostic import printable
+from vitalsdsl.errors import MissingExtraError, TrackerError, VitalsError
 from vitalsdsl.packs import packs
 from vitalsdsl.policy import read
+from vitalsdsl.rules import Level
 from vitalsdsl.sources import schemes
+from vitalsdsl.tracker import Alert
+from vitalsdsl.verdict import Transition
 
-_EXTRAS = {"wandb": "wandb", "mlflow": "mlflow", "torch": "torch"}
+_EXTRAS = {"wandb": "wandb", "mlflow": "mlflow", "torch": "torch", "apprise": "notify"}
+
+_TEST = "Messages of rules arrive here. Nothing is wrong: somebody has run `vitals doctor --send-test`."
 
 
 @dataclass(frozen=True)
@@ -33,17 +43,21 @@ class Finding:
 
 
 @click.command("doctor")
+@click.option("--send-test", "channel", metavar="CHANNEL", help="Send a message to a channel of vitals.toml.")
 @click.option("--format", "form", type=click.Choice(["text", "jsonl"]), default="text")
 @click.pass_context
-def command(ctx: click.Context, form: str) -> None:
-    """What is installed and reachable here."""
+def command(ctx: click.Context, channel: str | None, form: str) -> None:
+    """What is installed and reachable here, and whether the channels have what they need."""
+    if channel is not None:
+        _send_test(channel)
+        return
     findings = list(_look())
     for finding in findings:
         if form == "jsonl":
             click.echo(json.dumps({"type": "finding", **asdict(finding)}))
         else:
             mark = {"ok": click.style("ok ", fg="green"), "absent": "-  ", "bad": click.style("bad", fg="red")}
-            click.echo(f"{mark[finding.state]}  {finding.what:22} {finding.said}")
+            click.echo(f"{mark[finding.state]}  {printable(finding.what):22} {printable(finding.said)}")
     if any(finding.state == "bad" for finding in findings):
         ctx.exit(EXIT_FINDINGS)
 
@@ -58,6 +72,7 @@ def _look() -> Iterator[Finding]:
     yield from _mlflow_server()
     yield from _wandb_login()
     yield from _policy()
+    yield from _channels()
 
 
 def _package(package: str, extra: str) -> Finding:
@@ -98,3 +113,42 @@ def _policy() -> Iterator[Finding]:
         yield Finding("VITALS_POLICY", "bad", f"{name}: {found[0].message}: see vitals check {name}")
     else:
         yield Finding("VITALS_POLICY", "ok", f"{name}: {loaded.name}, {loaded.digest[:19]}…")
+
+
+def _channels() -> Iterator[Finding]:
+    try:
+        found = configuration()
+    except VitalsError as error:
+        yield Finding("vitals.toml", "bad", str(error))
+        return
+    if not found.channels:
+        yield Finding("channels", "absent", "none in vitals.toml: `notify` reaches nobody")
+    for name, channel in found.channels.items():
+        what = f"channel {name}"
+        try:
+            channel_ports({name: channel})
+        except MissingExtraError as error:
+            yield Finding(what, "absent", str(error))
+        except VitalsError as error:
+            yield Finding(what, "bad", str(error))
+        else:
+            kept = channel.url if channel.secret is None else f"{channel.url}, signed with {channel.secret}"
+            yield Finding(what, "ok", f"{kept}, at most {channel.at_most}")
+
+
+def _send_test(channel: str) -> None:
+    """Send a message, and say what became of it. One try, so that what is wrong shows at once."""
+    found: Configuration = configuration()
+    if channel not in found.channels:
+        listed = ", ".join(f"`{name}`" for name in found.channels) or "none"
+        fail(f"there is no channel `{channel}` in vitals.toml; there are: {listed}")
+    here = platform.node() or "this machine"
+    test = Transition("test", 0, "test", None, 0, 0, Level.GREEN, Level.YELLOW, "condition")
+    alert = Alert(f"test-{uuid.uuid4()}", f"test: a message from vitals on {here}", _TEST, Level.YELLOW, test)
+    try:
+        for port in channel_ports({channel: found.channels[channel]}):
+            port.notify(channel, alert)
+    except TrackerError as error:
+        click.echo(printable(str(error)), err=True)
+        raise SystemExit(EXIT_FINDINGS) from None
+    click.echo(printable(f"a test message has been sent to {channel}"))

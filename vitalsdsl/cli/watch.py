@@ -16,7 +16,7 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from vitalsdsl.channels import channel_ports
+from vitalsdsl.channels import channel_ports, channels_for
 from vitalsdsl.cli.app import EXIT_LEVEL, fail
 from vitalsdsl.cli.output import COLOURS, json_line, transition_line
 from vitalsdsl.cli.replay import settings_of
@@ -98,17 +98,18 @@ def command(
         )
     if not given:
         fail("no target given: vitals watch POLICY TARGET…, or [[policies]] in vitals.toml")
-    channels = channel_ports(found.channels)
+    loaded = [load(one.reference, settings=one.set, profile=one.profile) for one in given]
+    named = channels_for([policy.policy for policy in loaded], found.channels)
+    channels = [] if dry_run else channel_ports(named)
 
     def ports(info: RunInfo) -> list[Port]:
         asks = control or os.environ.get(CONTROL_VARIABLE)
         return [*channels, control_of(info.name, control)] if asks else [*channels]
 
     assignments = []
-    for one in given:
-        loaded = load(one.reference, settings=one.set, profile=one.profile)
-        wanted = Wanted(one.wanted_tags, finished=finished or once, step_key=step_key or loaded.axis, may_stop=may_stop)
-        assignments.append(Assignment(target(one.target, wanted), loaded, ports))
+    for one, judged in zip(given, loaded):
+        wanted = Wanted(one.wanted_tags, finished=finished or once, step_key=step_key or judged.axis, may_stop=may_stop)
+        assignments.append(Assignment(target(one.target, wanted), judged, ports))
     shows = _JsonLines() if form == "jsonl" else _Table() if _can_draw() else _Lines(dry_run)
     watcher = Watcher(assignments, home_of(home or found.home), dry_run=dry_run, from_now=from_now, shows=shows)
     _end_gently(watcher)

@@ -11,13 +11,13 @@ from typing import ClassVar
 
 from vitalsdsl import rules
 from vitalsdsl.diagnostic import Diagnostic, Fix, Severity, in_order
-from vitalsdsl.lints.looked import Looked
+from vitalsdsl.lints.looked import KnownChannels, Looked
 from vitalsdsl.lints.pages import PAGES
 from vitalsdsl.lints.silence import silenced
 from vitalsdsl.scope import Scope
 from vitalsdsl.source import Span
 
-__all__ = ["Lint", "Looked", "explain", "lints", "run_lints"]
+__all__ = ["KnownChannels", "Lint", "Looked", "explain", "lints", "run_lints"]
 
 
 class Lint:
@@ -59,13 +59,15 @@ def run_lints(
     scope: Scope | None = None,
     tested: Mapping[str, set[str]] | None = None,
     today: datetime.date | None = None,
+    channels: KnownChannels | None = None,
 ) -> list[Diagnostic]:
     """The advice on a policy without errors, less what its comments silence, and what is wrong with those comments.
 
-    `tested` are the rules that tests cover, where that is known. Mere advice on a file that the policy uses is left to
+    `tested` are the rules that tests cover, where that is known; `channels` gives the names of the channels here, None
+    where nothing is said of any, and is called only for a policy that names one. Mere advice on a file that the policy uses is left to
     those who check that file.
     """
-    looked = Looked(policy, scope or Scope.of(policy), tested)
+    looked = Looked(policy, scope or Scope.of(policy), tested, channels)
     found = [diagnostic for lint in lints().values() for diagnostic in lint().look(looked)]
     found = [d for d in found if d.is_error or d.span.source is policy.source]
     advice = {code for code, lint in lints().items() if lint.severity is not Severity.ERROR}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TypeVar
@@ -17,6 +17,10 @@ from vitalsdsl.scope import Meaning, Scope, match_family
 from vitalsdsl.types import SAMPLES, STEPS, TIME
 
 NodeType = TypeVar("NodeType", bound=ex.Node)
+KnownChannels = Callable[[], "frozenset[str] | None"]
+"""Who can say which channels there are, by name: asked only by those who need it, since it reads files. None where
+nothing is said of any."""
+
 Measured = tuple[float, str]
 """A size and its unit; times in seconds, as `time`."""
 
@@ -25,11 +29,12 @@ _EVALUATED_SELDOM = re.compile(r"(?:^|[/_.])(?:val|valid|validation|eval|evaluat
 
 @dataclass(frozen=True)
 class Looked:
-    """A policy, its names, and the rules that tests cover, where that is known."""
+    """A policy, its names, the rules that tests cover, where that is known, and who can say which channels there are."""
 
     policy: rules.Policy
     scope: Scope
     tested: Mapping[str, set[str]] | None = None
+    channels: KnownChannels | None = None
     _behind: dict[str, frozenset[str]] = field(default_factory=dict)
     _within: dict[ex.Expression, dict[type[ex.Node], list[ex.Node]]] = field(default_factory=dict)
     _all: dict[type[ex.Node], list[ex.Node]] = field(default_factory=dict)
