@@ -29,6 +29,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, ValidationInfo, field_validator
 
 from vitalsdsl.errors import UsageError
+from vitalsdsl.journal import home_of
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -122,6 +123,14 @@ def configuration(start: Path | None = None) -> Configuration:
         channels = {**found.channels, **over.channels}
         found = over.model_copy(update={"channels": channels, "home": over.home or found.home})
     return found
+
+
+def home_here(given: Path | None = None) -> Path:
+    """The folder of the watcher's store and journals: as given, else as vitals.toml says, else as `home_of` does.
+
+    Raises UsageError where a vitals.toml cannot be read.
+    """
+    return home_of(given or configuration().home)
 
 
 def known_channels(start: Path | None = None) -> frozenset[str] | None:

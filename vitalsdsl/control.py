@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import logging
 import os
 import uuid
 from collections.abc import Iterator, Mapping
@@ -15,9 +16,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from vitalsdsl.errors import SourceError, UsageError
+from vitalsdsl.diagnostic import printable
+from vitalsdsl.errors import StateError, UsageError
 from vitalsdsl.journal import file_name
+from vitalsdsl.points import number
 from vitalsdsl.tracker import Ability, Port, Request
+
+logger = logging.getLogger("vitalsdsl")
 
 CONTROL_VARIABLE = "VITALS_CONTROL"
 """The folder in which trainings look for requests, a folder for each run in it."""
@@ -27,6 +32,7 @@ LIFETIME = 86400.0
 
 _REQUESTS = "requests"
 _ANSWERS = "answers"
+_UNREADABLE = {"state": "unreadable"}
 
 
 @dataclass(frozen=True)
@@ -60,9 +66,13 @@ class ControlFolder(Port):
 
     def __init__(self, folder: str | os.PathLike[str]) -> None:
         self.folder = Path(folder)
+        self._passed_over: set[Path] = set()
 
     def request(self, request: Request) -> None:
-        """Put a request into the folder, once: one that is there already stays as it is."""
+        """Put a request into the folder, once: one that is there already stays as it is.
+
+        Raises StateError where the folder cannot be written.
+        """
         self.ask(request.as_dict())
 
     def ask(self, request: Mapping[str, Any]) -> None:
@@ -76,28 +86,47 @@ class ControlFolder(Port):
     def asked(self) -> Iterator[Asked]:
         """All requests, the oldest first, each with its answer.
 
-        Raises SourceError where a file of the folder is none of ours, or was damaged.
+        A file that is none of ours, or was damaged, is passed over and said once: the others are heard all the same.
         """
-        found = [_read(path) for path in sorted((self.folder / _REQUESTS).glob("*.json"))]
-        for request in sorted(found, key=lambda r: (r.get("issued_at", 0.0), r.get("seq", 0))):
-            answer = self.folder / _ANSWERS / f"{request['id']}.json"
-            yield Asked(request, _read(answer) if answer.exists() else None)
+        paths = sorted((self.folder / _REQUESTS).glob("*.json"))
+        found = [request for path in paths if (request := self._read(path, "action")) is not None]
+        for request in sorted(found, key=lambda r: (_sortable(r.get("issued_at")), _sortable(r.get("seq")))):
+            answer = self.folder / _ANSWERS / f"{file_name(request['id'])}.json"
+            yield Asked(request, (self._read(answer, "state") or _UNREADABLE) if answer.exists() else None)
+
+    def _read(self, path: Path, what: str) -> dict[str, Any] | None:
+        try:
+            data = json.loads(path.read_text("utf-8"), parse_constant=str)
+            ours = isinstance(data, dict) and isinstance(data.get("id", ""), str) and isinstance(data.get(what), str)
+            why = "" if ours else f"it says no `{what}`"
+        except (OSError, ValueError, RecursionError) as error:
+            data, why = None, str(getattr(error, "strerror", None) or error)
+        if not why:
+            found: dict[str, Any] = {"id": path.stem, **data}
+            return found
+        if path not in self._passed_over:
+            self._passed_over.add(path)
+            logger.warning("vitals: %s is passed over: %s", printable(str(path)), printable(why))
+        return None
 
     def _put(self, kind: str, name: str, data: Mapping[str, Any], replace: bool = False) -> None:
         folder = self.folder / kind
-        folder.mkdir(parents=True, exist_ok=True)
-        path, draft = folder / f"{name}.json", folder / f".{uuid.uuid4().hex}.draft"
+        path, draft = folder / f"{file_name(name)}.json", folder / f".{uuid.uuid4().hex}.draft"
         try:
-            with draft.open("w", encoding="utf-8") as file:
-                json.dump(data, file, ensure_ascii=False)
-                file.flush()
-                os.fsync(file.fileno())
-            if replace:
-                draft.replace(path)
-            else:
-                _claim(draft, path)
-        finally:
-            draft.unlink(missing_ok=True)
+            folder.mkdir(parents=True, exist_ok=True)
+            try:
+                with draft.open("w", encoding="utf-8", errors="backslashreplace") as file:
+                    json.dump(data, file, ensure_ascii=False)
+                    file.flush()
+                    os.fsync(file.fileno())
+                if replace:
+                    draft.replace(path)
+                else:
+                    _claim(draft, path)
+            finally:
+                draft.unlink(missing_ok=True)
+        except OSError as error:
+            raise StateError(f"{folder} cannot be written: {error.strerror or error}") from error
 
 
 def control_of(run: str, given: Path | None = None) -> ControlFolder:
@@ -123,11 +152,7 @@ def _claim(draft: Path, path: Path) -> None:
                 draft.replace(path)
 
 
-def _read(path: Path) -> dict[str, Any]:
-    try:
-        data = json.loads(path.read_text("utf-8"))
-    except (OSError, ValueError) as error:
-        raise SourceError(f"{path} cannot be read as a request or an answer: {error}") from error
-    if not isinstance(data, dict) or not isinstance(data.get("id", ""), str):
-        raise SourceError(f"{path} is neither a request nor an answer")
-    return data
+def _sortable(value: object) -> float:
+    """A time or a number of order; whoever writes none comes first."""
+    found = number(value)
+    return found if found is not None and found == found else 0.0

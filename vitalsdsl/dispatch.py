@@ -95,6 +95,7 @@ class Dispatcher:
         self._lifetime = request_lifetime
         self._pid = os.getpid()
         self._failed = False
+        self._shown: tuple[Level, dict[str, str]] | None = None
         reached = _reached([self._ports[name] for name in self._listeners[Ability.NOTIFY]])
         surroundings = Surroundings(run.name, _allowed(allow), self._listeners, reached, dry_run, request_lifetime)
         self._decider = Decider(provisions, self._journal.ledger(run.name), surroundings)
@@ -136,6 +137,14 @@ class Dispatcher:
         with self._journal.lock:
             self._journal.remember(record)
             self._submit([record], self._tag_jobs())
+
+    def heed(self) -> None:
+        """Set the tags right where they have changed without a transition: a silence has come, or is over."""
+        if os.getpid() != self._pid or not self._shown:
+            return
+        with self._journal.lock:
+            if self._decider.shown(self._clock()) != self._shown:
+                self._submit([], self._tag_jobs())
 
     def record_policy(self, policy: PolicyCopy) -> None:
         """Keep a copy of the policy with the run."""
@@ -195,7 +204,7 @@ class Dispatcher:
         return (self._ports[name] for name in self._listeners[ability])
 
     def _tag_jobs(self) -> list[Job]:
-        level, firing = self._decider.shown(self._clock())
+        level, firing = self._shown = self._decider.shown(self._clock())
         return [
             Job(port, "tag the run", partial(_tag, port, level, firing), newest="tags")
             for port in self._able(Ability.TAG)

@@ -6,6 +6,7 @@ nothing was done. Several processes may share one file: the one whose intent sta
 
 from __future__ import annotations
 
+import hashlib
 import json
 import logging
 import math
@@ -81,6 +82,11 @@ class Journal:
         records = self._parsed(_readable(self.path))
         intents = (r for r in records if r.get("type") == "intent" and str(r.get("id", "")).startswith(beginning))
         return {(r["rule"], r["member"]) for r in intents}
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether there is something that could not be written to the disk yet."""
+        return bool(self._unwritten)
 
     def past(self, run: str) -> Past | None:
         """Where a run stood when it was last heard of. Where another living process is at it, this one joins in: what
@@ -254,6 +260,9 @@ class Journal:
             )  # fmt: skip
 
 
+_LONGEST_NAME = 200
+"""Bytes of a name; file systems take 255, of which endings need some."""
+
 HOME_VARIABLE = "VITALS_HOME"
 """Where journals are kept; `.vitals` in the working directory by default."""
 
@@ -277,8 +286,18 @@ def journals_of(run: str, home: Path | None = None) -> list[Path]:
 
 
 def file_name(text: str) -> str:
-    """A name as one part of a path."""
-    return re.sub(r"[^\w.-]", "_", text)
+    """A name as one part of a path, never one that leads elsewhere, and cut where a disk would not take it.
+
+    >>> file_name("team/run 1"), file_name("..")
+    ('team_run_1', '__')
+    """
+    name = re.sub(r"[^\w.-]", "_", text)
+    if not name.strip("."):
+        return "_" * max(1, len(name))
+    if len(name.encode()) <= _LONGEST_NAME:
+        return name
+    rest = hashlib.sha256(text.encode("utf-8", "surrogateescape")).hexdigest()[:16]
+    return name.encode()[: _LONGEST_NAME - 20].decode("utf-8", "ignore") + rest
 
 
 def is_alive(writer: str) -> bool:
@@ -302,7 +321,8 @@ def signature() -> str:
 
 
 def _line(record: Record) -> bytes:
-    return json.dumps(record, ensure_ascii=False, default=_plain).encode() + b"\n"
+    # What is no Unicode (a byte of an argument) becomes an escape that JSON knows.
+    return json.dumps(record, ensure_ascii=False, default=_plain).encode("utf-8", "backslashreplace") + b"\n"
 
 
 def _plain(value: Any) -> Any:

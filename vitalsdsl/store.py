@@ -7,6 +7,7 @@ reads some points again, comes to the same transitions, and finds that they have
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import socket
@@ -61,11 +62,17 @@ class Store:
             raise StateError(f"{self._path} cannot be used as the watcher's store: {error}") from error
 
     def bookmark(self, uri: str, digest: str) -> Bookmark | None:
-        """Where to go on with a run; None for one that is new. One that is damaged is as good as none."""
-        with self._lock:
-            row = self._db.execute(
-                "SELECT cursor, state, rewinds, is_over FROM runs WHERE uri = ? AND digest = ?", (uri, digest)
-            ).fetchone()
+        """Where to go on with a run; None for one that is new. One that is damaged is as good as none.
+
+        Raises StateError where the file cannot be read.
+        """
+        try:
+            with self._lock:
+                row = self._db.execute(
+                    "SELECT cursor, state, rewinds, is_over FROM runs WHERE uri = ? AND digest = ?", (uri, digest)
+                ).fetchone()
+        except sqlite3.Error as error:
+            raise StateError(f"{self._path} cannot be read: {error}") from error
         if row is None:
             return None
         try:
@@ -116,8 +123,8 @@ class Store:
             raise StateError(f"{self._path} cannot be written: {error}") from error
 
     def release(self, holder: str) -> None:
-        """Give up all leases of a watcher."""
-        with self._lock:
+        """Give up all leases of a watcher. Where that cannot be written they run out by themselves."""
+        with self._lock, contextlib.suppress(sqlite3.Error):
             self._db.execute("DELETE FROM leases WHERE holder = ?", (holder,))
 
     def close(self) -> None:

@@ -120,6 +120,7 @@ class Watched:
         """Read on once, and act on what changed. Raises TrackerError, after which it can be called again; nothing is
         lost then. Raises StateError where the store cannot be written."""
         self._journal.refresh()
+        self._dispatcher.heed()
         batch = self.feed.read(self._cursor if self._anew is None else self._anew.cursor)
         reading = Reading(rows=len(batch.events), more=batch.more, is_over=batch.is_over)
         reading.notes = [note for note in batch.notes if note not in self._said]

@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
-import getpass
 import time
 from pathlib import Path
 
 import click
 
-from vitalsdsl.cli.app import fail
+from vitalsdsl.cli.app import fail, whoami
+from vitalsdsl.configuration import home_here
 from vitalsdsl.diagnostic import printable
 from vitalsdsl.journal import Journal, journals_of
 from vitalsdsl.ledger import acknowledgement
+from vitalsdsl.rules import Level
 
 
 @click.command("ack")
 @click.argument("run")
 @click.argument("rule", metavar="ID|RULE")
 @click.option("--because", "reason", required=True, metavar="TEXT", help="What is known, for the others.")
-@click.option("--by", "author", default=getpass.getuser, metavar="NAME", help="Who; you, by default.")
+@click.option("--by", "author", default=whoami, metavar="NAME", help="Who; you, by default.")
 @click.option(
     "--home", type=click.Path(path_type=Path), help="The watcher's store and journals; VITALS_HOME or .vitals."
 )
@@ -27,17 +28,29 @@ def command(run: str, rule: str, reason: str, author: str, home: Path | None) ->
 
     ID is that of an alert, or the beginning of it. Tags go on to show how things are.
     """
-    found = False
-    for path in journals_of(run, home):
-        journal = Journal(path)
-        named = journal.subjects(rule)
-        for name, members in list(journal.ledger(run).standing.items()):
-            for member, standing in list(members.items()):
-                if name == rule or (name, member) in named:
-                    found = True
-                    journal.append([acknowledgement(run, name, member, standing.level, reason, time.time(), author)])
-                    subject = name if member is None else f"{name} ({member})"
-                    click.echo(printable(f"{subject} is {standing.level.word}, and {author} knows of it"))
-        journal.close()
-    if not found:
+    if not reason.strip():
+        fail("say what is known: --because TEXT")
+    journals = [Journal(path) for path in journals_of(run, home_here(home))]
+    standing = [(journal, *one) for journal in journals for one in _standing(journal, run)]
+    chosen = [one for one in standing if one[1] == rule]
+    if not chosen:
+        named = {subject for journal in journals for subject in journal.subjects(rule)}
+        chosen = [one for one in standing if (one[1], one[2]) in named]
+        if len({(name, member) for _, name, member, _ in chosen}) > 1:
+            fail(f"several alerts begin with `{rule}`: give more of it")
+    if not chosen:
         fail(f"no rule or alert `{rule}` stands in run {run}")
+    for journal, name, member, level in chosen:
+        journal.append([acknowledgement(run, name, member, level, reason, time.time(), author)])
+        if journal.is_behind:
+            fail(f"{journal.path} cannot be written: nothing has changed")
+        subject = name if member is None else f"{name} ({member})"
+        click.echo(printable(f"{subject} is {level.word}, and {author} knows of it"))
+    for journal in journals:
+        journal.close()
+
+
+def _standing(journal: Journal, run: str) -> list[tuple[str, str | None, Level]]:
+    """The rules that are not green, with member and level."""
+    found = journal.ledger(run).standing
+    return [(rule, member, one.level) for rule, members in found.items() for member, one in members.items()]

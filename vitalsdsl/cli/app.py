@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import getpass
 import importlib
 import logging
 import os
@@ -65,6 +66,14 @@ def fail(message: str) -> NoReturn:
     """One message, and exit 2."""
     click.echo("error: " + "\n".join(printable(line) for line in message.splitlines()), err=True)
     raise SystemExit(EXIT_USAGE)
+
+
+def whoami() -> str:
+    """The user's name, as far as this machine knows one: in a container it may not."""
+    try:
+        return getpass.getuser()
+    except (ImportError, KeyError, OSError):
+        return "somebody"
 
 
 @click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})

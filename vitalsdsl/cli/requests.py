@@ -26,7 +26,7 @@ def command(run: str, control: Path | None, form: str) -> None:
         if form == "jsonl":
             click.echo(json_line({"type": "request", "state": one.state, **request, "answer": answer}))
             continue
-        why = f" by {request['rule']} at step {request['trip_step']}" if request.get("rule") else ""
+        why = f" by {request['rule']} at step {request.get('trip_step', '?')}" if request.get("rule") else ""
         by = f" by {request['author']}" if request.get("author") else ""
         reason = f": {request['reason']}" if request.get("reason") else ""
         said = f" ({answer['reason']})" if answer is not None and answer.get("reason") else ""

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import getpass
 import time
 import uuid
 from pathlib import Path
 
 import click
 
+from vitalsdsl.cli.app import whoami
 from vitalsdsl.control import LIFETIME, control_of
+from vitalsdsl.diagnostic import printable
 
 
 @click.command("resume")
@@ -23,8 +24,11 @@ def command(run: str, reason: str, control: Path | None) -> None:
     """
     now = time.time()
     request = {
-        "id": str(uuid.uuid4()), "run": run, "action": "resume", "author": getpass.getuser(), "reason": reason,
+        "id": str(uuid.uuid4()), "run": run, "action": "resume", "author": whoami(), "reason": reason,
         "issued_at": now, "expires_at": now + LIFETIME,
     }  # fmt: skip
-    control_of(run, control).ask(request)
+    channel = control_of(run, control)
+    if not channel.folder.exists():
+        click.echo(f"note: nothing has been asked of {printable(run)} before: is that its name?", err=True)
+    channel.ask(request)
     click.echo(f"asked: {request['id']}")

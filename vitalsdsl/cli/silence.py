@@ -2,29 +2,35 @@
 
 from __future__ import annotations
 
-import getpass
+import math
 import re
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 import click
 
-from vitalsdsl.cli.app import fail
+from vitalsdsl.cli.app import fail, whoami
+from vitalsdsl.configuration import home_here
 from vitalsdsl.diagnostic import printable
 from vitalsdsl.journal import Journal, journals_of
 from vitalsdsl.ledger import silence
 
 _SECONDS = {"s": 1.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
+_LONGEST = 3650 * _SECONDS["d"]
 
 
 def seconds_of(ctx: click.Context, parameter: click.Parameter, value: str | None) -> float | None:
     """`2h`, `30 min` as seconds."""
     if value is None:
         return None
-    found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*(s|min|h|d)", value.strip())
+    found = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?)\s*(s|min|h|d)", value.strip())
     if found is None:
-        raise click.BadParameter(f"`{value}`: write it as 30min, 2h or 1d")
-    return float(found[1]) * _SECONDS[found[2]]
+        raise click.BadParameter(f"`{printable(value)}`: write it as 30min, 2h or 1d")
+    seconds = float(found[1]) * _SECONDS[found[2]]
+    if not 0 < seconds <= _LONGEST:
+        raise click.BadParameter(f"`{printable(value)}`: more than nothing and at most ten years; without it, for good")
+    return seconds
 
 
 @click.command("silence")
@@ -35,7 +41,7 @@ def seconds_of(ctx: click.Context, parameter: click.Parameter, value: str | None
 )
 @click.option("--because", "reason", metavar="TEXT", help="Why, for the others.")
 @click.option("--end", is_flag=True, help="End a silence.")
-@click.option("--by", "author", default=getpass.getuser, metavar="NAME", help="Who; you, by default.")
+@click.option("--by", "author", default=whoami, metavar="NAME", help="Who; you, by default.")
 @click.option(
     "--home", type=click.Path(path_type=Path), help="The watcher's store and journals; VITALS_HOME or .vitals."
 )
@@ -46,24 +52,29 @@ def command(
 
     Without RULE, the silences that hold. A watcher that is running heeds it at its next look at the run.
     """
-    paths = journals_of(run, home)
+    paths = journals_of(run, home_here(home))
     now = time.time()
     if rule is None:
-        for path in paths:
-            for held in Journal(path).ledger(run).silences:
-                if now < held.until:
-                    when = (
-                        "for good"
-                        if held.until == float("inf")
-                        else time.strftime("until %F %H:%M", time.localtime(held.until))
-                    )
-                    click.echo(printable(f"{held.rule}  {when}  by {held.by or 'somebody'}: {held.reason}"))
+        _list(run, paths, now)
         return
-    if reason is None and not end:
+    if not end and not (reason or "").strip():
         fail("say why: --because TEXT")
     until = now if end else None if seconds is None else now + seconds
     for path in paths:
         journal = Journal(path)
+        if end and not any(held.rule == rule for held in journal.ledger(run).silences):
+            continue
         journal.append([silence(run, rule, reason or "ended", until, now, author)])
+        if journal.is_behind:
+            fail(f"{path} cannot be written: nothing has changed")
         journal.close()
     click.echo(printable(f"{rule} is {'heard again' if end else 'silenced'} in {run}"))
+
+
+def _list(run: str, paths: Sequence[Path], now: float) -> None:
+    held = [silence for path in paths for silence in Journal(path).ledger(run).silences if now < silence.until]
+    for one in dict.fromkeys(held):
+        until = time.strftime("until %F %H:%M", time.localtime(one.until)) if math.isfinite(one.until) else "for good"
+        click.echo(printable(f"{one.rule}  {until}  by {one.by or 'somebody'}: {one.reason}"))
+    if not held:
+        click.echo(printable(f"nothing is silenced in {run}"))

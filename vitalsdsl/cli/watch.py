@@ -20,11 +20,10 @@ from vitalsdsl.channels import channel_ports, channels_for
 from vitalsdsl.cli.app import EXIT_LEVEL, fail
 from vitalsdsl.cli.output import COLOURS, json_line, transition_line
 from vitalsdsl.cli.replay import settings_of
-from vitalsdsl.configuration import Assigned, configuration
+from vitalsdsl.configuration import Assigned, configuration, home_here
 from vitalsdsl.control import CONTROL_VARIABLE, control_of
 from vitalsdsl.diagnostic import printable
 from vitalsdsl.feeds import Wanted, target
-from vitalsdsl.journal import home_of
 from vitalsdsl.points import RunInfo
 from vitalsdsl.policy import load
 from vitalsdsl.rules import LEVEL_WORDS, Level
@@ -111,7 +110,7 @@ def command(
         wanted = Wanted(one.wanted_tags, finished=finished or once, step_key=step_key or judged.axis, may_stop=may_stop)
         assignments.append(Assignment(target(one.target, wanted), judged, ports))
     shows = _JsonLines() if form == "jsonl" else _Table() if _can_draw() else _Lines(dry_run)
-    watcher = Watcher(assignments, home_of(home or found.home), dry_run=dry_run, from_now=from_now, shows=shows)
+    watcher = Watcher(assignments, home_here(home), dry_run=dry_run, from_now=from_now, shows=shows)
     _end_gently(watcher)
     with shows:
         watcher.run(once=once)
