@@ -17,15 +17,16 @@ _CUT = "\n… cut here; {} more characters are on the run"
 
 
 def inert(text: str) -> str:
-    """The text with what calls people, hides a link, or is a tag taken apart by spaces of no width.
+    """The text with what calls people or hides a link taken apart by spaces of no width, and tags begun with `‹`.
 
     >>> inert("@channel <!here> loss < 3, mail ana@example.org").replace(chr(0x200b), "_")
-    '@_channel <_!here> loss < 3, mail ana@example.org'
+    '@_channel ‹!here> loss < 3, mail ana@example.org'
     """
     shown = "".join(c if c.isprintable() or c == "\n" else "\ufffd" for c in text)
-    for pattern in (_MENTION, _TAG, _MASKED):
+    shown = _TAG.sub("‹", shown)  # not only parted: some versions of apprise put such tags together again
+    for pattern in (_MENTION, _MASKED, _EMOJI):
         shown = pattern.sub(lambda found: found[0] + _GAP, shown)
-    return _EMOJI.sub(lambda found: found[0] + _GAP, shown)
+    return shown
 
 
 def escaped(text: str) -> str:
