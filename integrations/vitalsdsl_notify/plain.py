@@ -10,6 +10,7 @@ _GAP = "\u200b"
 _ADDRESS = r"https?://[^\s<>|`]+"
 _MENTION = re.compile(r"@(?=everyone|here|channel|all\b|team\b)|(?<![\w.+-])@(?=\S)|@(?!\w)(?=\S)", re.IGNORECASE)
 _TAG = re.compile(r"<(?=[^\s\d=<])")
+_END = re.compile(r"(?<=[^\s=<>-])>")
 _MASKED = re.compile(r"\](?=[(\[])")
 _EMOJI = re.compile(r":(?=[\w+-]+:)")
 _SIGNS = re.compile(rf"({_ADDRESS})|([\\*_~`|\[\]])|^(\s*)([#>+-])(?=[\s#>])", re.MULTILINE)
@@ -17,13 +18,15 @@ _CUT = "\n… cut here; {} more characters are on the run"
 
 
 def inert(text: str) -> str:
-    """The text with what calls people or hides a link taken apart by spaces of no width, and tags begun with `‹`.
+    """The text with what calls people or hides a link taken apart by spaces of no width, and tags in `‹›`.
 
-    >>> inert("@channel <!here> loss < 3, mail ana@example.org").replace(chr(0x200b), "_")
-    '@_channel ‹!here> loss < 3, mail ana@example.org'
+    >>> inert("@channel <!here> loss < 3 -> red, mail ana@example.org").replace(chr(0x200b), "_")
+    '@_channel ‹!here› loss < 3 -> red, mail ana@example.org'
     """
     shown = "".join(c if c.isprintable() or c == "\n" else "\ufffd" for c in text)
-    shown = _TAG.sub("‹", shown)  # not only parted: some versions of apprise put such tags together again
+    shown = _END.sub(
+        "›", _TAG.sub("‹", shown)
+    )  # not only parted: some versions of apprise put such tags together again
     for pattern in (_MENTION, _MASKED, _EMOJI):
         shown = pattern.sub(lambda found: found[0] + _GAP, shown)
     return shown
