@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -105,6 +106,32 @@ def test_a_channel_that_fails_is_asked_again_and_one_that_refuses_for_good_is_no
     ]
     assert [line["type"] for line in lines(tmp_path / "j")].count("failed") == 2
     assert "t0ken" not in (tmp_path / "j").read_text() + caplog.text
+
+
+AT_THE_END = """
+import os, sys
+from sending import alert
+from vitalsdsl.configuration import Channel
+from vitalsdsl_notify import Channels
+
+team = Channels({"team": Channel(url="env:TEAM_URL", secret="env:TEAM_SECRET", at_most="1 per hour")})
+for number in (1, 2, 3):
+    team.notify("team", alert(number))
+if os.fork() == 0:
+    sys.exit()  # a child that was forked off tells nothing of its own
+os.wait()
+"""
+
+
+def test_what_is_held_back_at_the_end_of_the_process_is_told_then(receiver) -> None:
+    environment = {**os.environ, "TEAM_URL": receiver.url, "TEAM_SECRET": "s3cret"}
+    folder = Path(__file__).parent
+    done = subprocess.run(
+        [sys.executable, "-c", AT_THE_END], cwd=folder, env=environment, capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert [got.json["title"] for got in receiver.received] == [
+        "orange: spike at step 1 (run-a)", "orange: 2 messages held back"]  # fmt: skip
 
 
 # -------------------------------------------------------------------- where secrets are kept
