@@ -230,6 +230,9 @@ def test_doctor_tells_whether_channels_have_what_they_need_and_never_what_that_i
     assert found["channel team"]["said"] == "env:TEAM_URL, signed with env:TEAM_SECRET, at most 30 per hour"
     assert found["channel other"]["state"] == "bad" and "NOT_SET is not set" in found["channel other"]["said"]
     assert "t0ken" not in said and "s3cret" not in said and "host.example" not in said
+    monkeypatch.setattr(core, "entry_points", lambda group: [])
+    code, said = call("doctor")
+    assert code == 1 and "pip install 'vitalsdsl[notify]'" in said
     (tmp_path / "vitals.toml").unlink()
     code, said = call("doctor")
     assert code == 0 and "`notify` reaches nobody" in said

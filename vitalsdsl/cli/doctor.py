@@ -20,7 +20,7 @@ from vitalsdsl.channels import channel_ports
 from vitalsdsl.cli.app import EXIT_FINDINGS, fail
 from vitalsdsl.configuration import Configuration, configuration
 from vitalsdsl.diagnostic import printable
-from vitalsdsl.errors import MissingExtraError, TrackerError, VitalsError
+from vitalsdsl.errors import TrackerError, VitalsError
 from vitalsdsl.packs import packs
 from vitalsdsl.policy import read
 from vitalsdsl.rules import Level
@@ -122,13 +122,11 @@ def _channels() -> Iterator[Finding]:
         yield Finding("vitals.toml", "bad", str(error))
         return
     if not found.channels:
-        yield Finding("channels", "absent", "none in vitals.toml: `notify` reaches nobody")
+        yield Finding("channels", "absent", "none in vitals.toml: `notify` reaches nobody (optional)")
     for name, channel in found.channels.items():
         what = f"channel {name}"
         try:
             channel_ports({name: channel})
-        except MissingExtraError as error:
-            yield Finding(what, "absent", str(error))
         except VitalsError as error:
             yield Finding(what, "bad", str(error))
         else:
