@@ -10,14 +10,13 @@ import pytest
 from hypothesis import given, settings
 
 from tests.policies_at_random import policies
-from vitalsdsl.builder import Locator
 from vitalsdsl.digest import canonical
 from vitalsdsl.errors import PolicyError
 from vitalsdsl.expressions import Expression
 from vitalsdsl.formatter import BY_VALUE, expression_text, name_text
 from vitalsdsl.layout import format_policy
 from vitalsdsl.parser import parse, parse_expression
-from vitalsdsl.source import Source
+from vitalsdsl.source import Locator, Source
 
 HERE = Path(__file__).parent
 CASES = sorted((HERE / "conformance" / "cases").glob("*.json"))

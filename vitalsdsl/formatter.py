@@ -12,8 +12,8 @@ from typing import Any, ClassVar
 
 from vitalsdsl import expressions as ex
 from vitalsdsl import rules
-from vitalsdsl.builder import RESERVED
 from vitalsdsl.ops.base import Function, Parameter, Takes, registry
+from vitalsdsl.words import RESERVED
 
 _BARE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(?:[./][A-Za-z0-9_]+)*")
 _COUNTED = ("steps", "samples", "epochs", "tokens")
@@ -25,9 +25,8 @@ _THEN, _OR, _AND, _NOT, _PREDICATE, _SUM, _PRODUCT, _SHIFT, _UNARY, _ATOM = rang
 def expression_text(node: ex.Node) -> str:
     """How an expression, a length or a span is written. What it stands in, and its own outer parentheses, are left out.
 
-    >>> from vitalsdsl.builder import Locator
     >>> from vitalsdsl.parser import parse_expression
-    >>> from vitalsdsl.source import Source
+    >>> from vitalsdsl.source import Locator, Source
     >>> text = "(grad_norm>3*(mean(grad_norm,500)-(1)))"
     >>> node, _ = parse_expression(text, Locator(Source("a.vitals", text)))
     >>> expression_text(node)

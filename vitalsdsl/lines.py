@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from vitalsdsl import expressions as ex
 from vitalsdsl import rules, sentences
 from vitalsdsl.formatter import Wording
-from vitalsdsl.parser import RULE_PARTS
 from vitalsdsl.source import Source, Span
+from vitalsdsl.words import RULE_PARTS
 
 _TOKEN = re.compile(r'"[^"\n]*"?|#[^\n]*|\{\d+\.\.\d+\}|[A-Za-z_][\w./]*|[\d.]+|\S')
 _FIELDS = frozenset(RULE_PARTS) - {"when", "clear"}

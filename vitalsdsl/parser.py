@@ -18,10 +18,11 @@ from lark.exceptions import UnexpectedInput
 
 from vitalsdsl import expressions as ex
 from vitalsdsl import rules
-from vitalsdsl.builder import Builder, Locator, Part
+from vitalsdsl.builder import Builder, Part
 from vitalsdsl.diagnostic import Diagnostic, Severity, in_order
-from vitalsdsl.source import Source, Span
+from vitalsdsl.source import Locator, Source, Span
 from vitalsdsl.syntax import explain
+from vitalsdsl.words import RULE_PARTS, STATEMENTS
 
 MAX_CHARACTERS = 2_000_000
 MAX_STATEMENTS = 10_000
@@ -31,11 +32,6 @@ MAX_NESTING = 60
 MAX_PARTS = 5_000
 """Of one `or`, one sum, one call."""
 MAX_ERRORS = 100
-
-STATEMENTS = (
-    "policy use axis metric param let event phase level limit nonfinite rule when override disable profile".split()
-)
-RULE_PARTS = "when clear cooldown inhibits unknown because try owner runbook shadow disabled".split()
 
 _NAME_PARTS = ("name the parts with `let` and `event`",)
 _SCAN = re.compile(r'"[^"\n]*"?|#[^\n]*|[{}()]|(?m:^)[ \t]*([a-z]+)\b|[A-Za-z_][\w./]*')

@@ -11,7 +11,6 @@ from functools import cached_property
 from pathlib import Path
 
 from vitalsdsl import lock, rules
-from vitalsdsl.builder import Locator
 from vitalsdsl.bundle import file_name, flattened, with_names_written
 from vitalsdsl.checker import check
 from vitalsdsl.diagnostic import Diagnostic, in_order
@@ -25,7 +24,7 @@ from vitalsdsl.provisions import Provisions
 from vitalsdsl.reading import is_yaml, parse_any
 from vitalsdsl.references import Opened, near, opened
 from vitalsdsl.renaming import replaced
-from vitalsdsl.source import Source
+from vitalsdsl.source import Locator, Source
 
 logger = logging.getLogger("vitalsdsl")
 

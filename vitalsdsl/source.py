@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections.abc import Sequence
 
 
 class Source:
@@ -77,6 +78,20 @@ class Span:
     def __repr__(self) -> str:
         line, column = self.position
         return f"{self.source.name}:{line}:{column}"
+
+
+class Locator:
+    """Where the characters of a parsed text stand in the file: for YAML they are not the same positions."""
+
+    def __init__(self, source: Source, positions: Sequence[int] | None = None) -> None:
+        self.source = source
+        self.positions = positions
+
+    def span(self, start: int, end: int) -> Span:
+        if self.positions is None:
+            return Span(self.source, start, end)
+        last = self.positions[end - 1] + 1 if end > start else self.positions[start]
+        return Span(self.source, self.positions[start], last)
 
 
 NOWHERE = Span(Source("<built in>", ""), 0, 0)

@@ -9,11 +9,12 @@ from typing import Any, TypeVar
 
 from vitalsdsl import expressions as ex
 from vitalsdsl import rules
-from vitalsdsl.builder import RESERVED, Builder, Locator
+from vitalsdsl.builder import Builder
 from vitalsdsl.diagnostic import Diagnostic, Severity
 from vitalsdsl.parser import parse_expression
 from vitalsdsl.rules import LEVEL_WORDS, Level
-from vitalsdsl.source import Source, Span
+from vitalsdsl.source import Locator, Source, Span
+from vitalsdsl.words import RESERVED
 from vitalsdsl.yamlform import Key
 from vitalsdsl.yamltree import Mapping, Scalar, Sequence, Tree
 

@@ -6,9 +6,9 @@ from typing import Any
 
 from vitalsdsl import expressions as ex
 from vitalsdsl import rules, yamlform
-from vitalsdsl.builder import Locator
 from vitalsdsl.parser import parse_expression
 from vitalsdsl.rules import Level
+from vitalsdsl.source import Locator
 from vitalsdsl.yamlpieces import Fields, Pieces
 from vitalsdsl.yamltree import Mapping, Scalar, Sequence, Tree
 
