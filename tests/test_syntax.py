@@ -9,8 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from vitalsdsl.actions.base import registry
 from vitalsdsl.digest import digest
 from vitalsdsl.layout import format_policy
+from vitalsdsl.mistakes.place import ACTIONS
 from vitalsdsl.parser import parse
 from vitalsdsl.policy import load, read
 from vitalsdsl.session import replay
@@ -132,6 +134,39 @@ when 1 < loss > 3 -> orange
 when loss > 3 unless step < 1000 -> orange
 when loss > 3 and and x > 2 -> orange
 when loss > 3 -> orange else -> yellow
+when loss > 3 -> orange, pause
+when loss > 3 -> orange pause
+when loss > 3 -> orange and pause, tag
+when loss > 3 -> orange, red
+when loss > 3 -> orange, slack
+when loss > 3 -> orange "loss is too high"
+rule a { when loss > 3 -> orange "loss is too high" }
+rule a { when loss > 3 -> orange because "{rule} fired at {metric}" }
+rule r in phase not warmup { when loss > 3 -> orange }
+rule r in warmup { when loss > 3 -> orange }
+policy my-policy
+policy "My policy"
+let my-gap = loss - 3
+use "x.vitals" as my-rules
+profile strict { }
+override core.spike { }
+disable a
+disable a "noisy"
+limit rollback 3
+limit rollback
+level orange
+when loss rises by 10% -> orange
+when loss falls by 0.5 -> orange
+when loss increases -> orange
+when loss stays above 3 -> orange
+when loss is above 3 * baseline(500) for 20 steps -> orange
+when loss spikes -> orange
+when loss is stuck -> orange
+when x < 80% of baseline(500) -> orange
+when x >= 3x baseline(500) -> orange
+when x > twice baseline(500) -> orange
+when x > 3 baseline(500) -> orange
+when 2 of a > 1, b > 1 -> orange
 """.splitlines()
 MENDED = [
     ("when größe > 3 -> orange", '"größe"', 'when "größe" > 3 -> orange'),
@@ -164,6 +199,84 @@ MENDED = [
     ("use pack:core", '`"pack:core"`', 'use "pack:core"'),
     ("rule r each act/* { when x > 3 -> orange }", "`each m in act/*`", "rule r each m in act/* { when m > 3 -> orange }"),
     ("rule r each m in act { when m > 3 -> orange }", "`each m in act/*`", "rule r each m in act/* { when m > 3 -> orange }"),
+    ("when x > 3 -> orange do alert, slack", 'write `notify("slack")`', 'when x > 3 -> orange do alert, notify("slack")'),
+    ("when x > 3 -> orange do rolback", "there are `alert`, `checkpoint`, `lr`", "when x > 3 -> orange do alert"),
+    ("when x > 3 -> orange do alrt", "did you mean `alert`?", "when x > 3 -> orange do alert"),
+    ("when x > 3 -> orange, pause", "write `-> orange do pause`", "when x > 3 -> orange do pause"),
+    ("when x > 3 -> orange pause", "write `-> orange do pause`", "when x > 3 -> orange do pause"),
+    ("when x > 3 -> orange and pause, tag", "write `-> orange do pause, tag`", "when x > 3 -> orange do pause, tag"),
+    ("when x > 3 -> orange, red", "`-> orange -> red after 100 steps`", "when x > 3 -> orange -> red after 100 steps"),
+    ('when x > 3 -> orange "too high"', 'write `rule NAME { when x > 3 -> orange because "too high" }`',
+     'rule NAME { when x > 3 -> orange because "too high" }'),
+    ('rule a { when x > 3 -> orange "too high" }', 'write `because "too high"`',
+     'rule a { when x > 3 -> orange because "too high" }'),
+    ('rule a { when x > 3 -> orange because "{rule}: {x}" }', "leave it out", 'rule a { when x > 3 -> orange because "{x}" }'),
+    ("rule a: when x > 3 -> orange", "write `rule a { when x > 3 -> orange }`", "rule a { when x > 3 -> orange }"),
+    ("rule a when x > 3 -> orange", "write `rule a { when x > 3 -> orange }`", "rule a { when x > 3 -> orange }"),
+    ("phase warmup = step < 9\nrule r in phase not warmup { when x > 3 -> orange }",
+     "`phase main = not warmup`, then write `in phase main`",
+     "phase warmup = step < 9 phase main = not warmup rule r in phase main { when x > 3 -> orange }"),
+    ("phase warmup = step < 9\nrule r in warmup { when x > 3 -> orange }", "write `in phase warmup`",
+     "phase warmup = step < 9 rule r in phase warmup { when x > 3 -> orange }"),
+    ("policy my-policy", 'write `policy my_policy "my-policy"`', 'policy my_policy "my-policy"'),
+    ('policy "My policy"', 'write `policy my_policy "My policy"`', 'policy my_policy "My policy"'),
+    ("let my-gap = x - 3", "write `let my_gap = …`", "let my_gap = x - 3"),
+    ("param k = 3 profile strict { }", "such as `k = 3`", "param k = 3 profile strict { k = 3 }"),
+    ("rule a { when x > 3 -> orange }\noverride a { }", "`cooldown 500 steps`",
+     "rule a { when x > 3 -> orange } override a { cooldown 500 steps }"),
+    ("rule a { when x > 3 -> orange }\ndisable a", 'write `disable a because "…"`',
+     'rule a { when x > 3 -> orange } disable a because "…"'),
+    ('rule a { when x > 3 -> orange }\ndisable a "noisy"', 'write `disable a because "noisy"`',
+     'rule a { when x > 3 -> orange } disable a because "noisy"'),
+    ("limit rollback 3", "write `limit rollback 3 per 10000 steps`", "limit rollback 3 per 10000 steps"),
+    ("limit stop", "write `limit stop 3 per 10000 steps`", "limit stop 3 per 10000 steps"),
+    ("level orange", "write `level orange do alert, tag`", "level orange do alert, tag"),
+    ("when x rises by 10% -> orange", "write `growth(x, 100 steps) > 10%`", "when growth(x, 100 steps) > 10% -> orange"),
+    ("when x falls by 0.5 -> orange", "write `delta(x, 100 steps) < -0.5`", "when delta(x, 100 steps) < -0.5 -> orange"),
+    ("when x increases -> orange", "write `rising(x, 100 steps)`", "when rising(x, 100 steps) -> orange"),
+    ("when x stays above 3 -> orange", "write `x > 3 for 20 steps`", "when x > 3 for 20 steps -> orange"),
+    ("when x exceeds 3 * baseline(500) -> orange", "write `x > 3 * baseline(500)`", "when x > 3 * baseline(500) -> orange"),
+    ("when x is at least 3 -> orange", "write `x >= 3`", "when x >= 3 -> orange"),
+    ("when x drops below 3 -> orange", "write `x < 3`", "when x < 3 -> orange"),
+    ("when mean(x, 9 steps) spikes -> orange", "write `mean(x, 9 steps) > 1.5 * usual(mean(x, 9 steps), 500 steps)`",
+     "when mean(x, 9 steps) > 1.5 * usual(mean(x, 9 steps), 500 steps) -> orange"),
+    ("when x is flat -> orange", "write `flat(x, 1000 steps)`", "when flat(x, 1000 steps) -> orange"),
+    ("when x disappears -> orange", "write `missing x for 100 steps`", "when missing x for 100 steps -> orange"),
+    ("when x doubles -> orange", "write `growth(x, 100 steps) > 100%`", "when growth(x, 100 steps) > 100% -> orange"),
+    ("when x halves -> orange", "write `growth(x, 100 steps) < -50%`", "when growth(x, 100 steps) < -50% -> orange"),
+    ("when x is between 3 and 5 -> orange", "write `3 < x < 5`", "when 3 < x < 5 -> orange"),
+    ("when x < 80% of baseline(500) -> orange", "write `80% * baseline(500)`", "when x < 80% * baseline(500) -> orange"),
+    ("when x < 0.8 of baseline(500) -> orange", "write `0.8 * baseline(500)`", "when x < 0.8 * baseline(500) -> orange"),
+    ("when x >= 3x baseline(500) -> orange", "write `3 * baseline(500)`", "when x >= 3 * baseline(500) -> orange"),
+    ("when x > 3 times baseline(500) -> orange", "write `3 * baseline(500)`", "when x > 3 * baseline(500) -> orange"),
+    ("when x > half of baseline(500) -> orange", "write `0.5 * baseline(500)`", "when x > 0.5 * baseline(500) -> orange"),
+    ("when 2 of a > 1, b > 1 -> orange", "write `2 of (a > 1, b > 1)`", "when 2 of (a > 1, b > 1) -> orange"),
+    ("when missing(x, 500 steps) -> orange", "write `missing x for 500 steps`", "when missing x for 500 steps -> orange"),
+    ("when stalled(10 min) -> orange", "write `stalled for 10 min`", "when stalled for 10 min -> orange"),
+    ("when isnan(x) -> orange", "write `x is nan`", "when x is nan -> orange"),
+    ("when prev(x) > 3 -> orange", "write `x before 1 samples`", "when x before 1 samples > 3 -> orange"),
+    ("when between(x, 3, 5) -> orange", "write `3 < x < 5`", "when 3 < x < 5 -> orange"),
+    ("when x > 2 * best(x) -> orange", "write `lowest(x)`", "when x > 2 * lowest(x) -> orange"),
+    ("when x > min(x) * 2 -> orange", "`lowest(x)`", "when x > lowest(x) * 2 -> orange"),
+    ("when min(a, b) > 2 -> orange", "`least(a, b)`", "when least(a, b) > 2 -> orange"),
+    ("when any(act/*) > 3 -> orange", "write `any(act/* > 3)`", "when any(act/* > 3) -> orange"),
+    ("when 3 < all(act/*) -> orange", "write `all(3 < act/*)`", "when all(3 < act/*) -> orange"),
+    ("when any(act/* > 3) > 2 -> orange", "write `count(act/* > 3)`", "when count(act/* > 3) > 2 -> orange"),
+    ("metric loss = train/loss", 'write `"train/loss"`', 'metric loss = "train/loss"'),
+    ("when x != x -> orange", "write `x is nan`", "when x is nan -> orange"),
+    ("when x == x and y > 3 -> orange", "write `x is not nan`", "when x is not nan and y > 3 -> orange"),
+    ("when x > x -> orange", "`x before 100 steps`", "when x > (x before 100 steps) -> orange"),
+    ("when x == NaN -> orange", "write `loss is nan`", "when x is nan -> orange"),
+    ("when missing x for 100 steps -> orange", '`metric x = "x" every 50 steps`',
+     'metric x = "x" every 50 steps when missing x for 100 steps -> orange'),
+    ("when progress > 50 -> orange", "write `50%`", "when progress > 50% -> orange"),
+    ('when x > "3" -> orange', "write `3`", "when x > 3 -> orange"),
+    ("when eval-loss > 3 -> orange", 'write `"eval-loss"`', 'when "eval-loss" > 3 -> orange'),
+    ('metric act = "act/*" when act > 3 -> orange', '`metric act/* = "act/*"`',
+     'metric act/* = "act/*" when any(act/* > 3) -> orange'),
+    ("policy p", "`when loss > 3 -> orange`", "policy p when loss > 3 -> orange"),
+    ("when x > 3 for 9 steps -> red", "or a `cooldown` in the rule (make it a `rule NAME { … }`)",
+     "rule a { when x > 3 for 9 steps -> red cooldown 500 steps }"),
 ]  # fmt: skip
 """What is wrong, what is said of it, and what comes of doing so."""
 
@@ -191,8 +304,12 @@ def test_a_mistake_is_never_said_in_the_parser_s_words(mistake: str) -> None:
 
 @pytest.mark.parametrize(("mistake", "said", "mended"), MENDED, ids=[m for m, _, _ in MENDED])
 def test_doing_what_is_said_mends_it(mistake: str, said: str, mended: str) -> None:
-    assert said in rendered(mistake)
+    assert said in "\n".join(d.render() for d in read("p.vitals", text=mistake)[1])
     assert not [d.render() for d in read("p.vitals", text=mended)[1] if d.is_error]
+
+
+def test_the_mistakes_know_every_action() -> None:
+    assert sorted(ACTIONS) == sorted(registry())
 
 
 def test_several_mistakes_in_one_file_are_all_found_and_the_rest_is_kept() -> None:

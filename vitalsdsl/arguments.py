@@ -34,10 +34,34 @@ _MEANT = {
     "stdev": "std",
     "variance": "var",
     "z_score": "zscore",
-    "is_nan": "x is nan",
-    "isnan": "x is nan",
+    "moving_average": "mean",
+    "sma": "mean",
+    "stuck": "flat",
+    "plateau": "flat",
 }
 """What people write who come from elsewhere."""
+
+_SINCE_START = {"min": "lowest", "max": "highest"}
+_OF_VALUES = {"min": "least", "max": "greatest"}
+_WRITTEN = {
+    "missing": "missing {0} for {1}",
+    "absent": "missing {0} for {1}",
+    "is_missing": "missing {0} for {1}",
+    "stalled": "stalled for {0}",
+    "is_nan": "{0} is nan",
+    "isnan": "{0} is nan",
+    "is_inf": "{0} is inf",
+    "isinf": "{0} is inf",
+    "is_finite": "{0} is finite",
+    "isfinite": "{0} is finite",
+    "best": "lowest({0})",
+    "lag": "{0} before {1}",
+    "shift": "{0} before {1}",
+    "previous": "{0} before 1 samples",
+    "prev": "{0} before 1 samples",
+    "between": "{1} < {0} < {2}",
+}
+"""What is no function here, and how it is written; an argument that is not given is made up."""
 
 
 def aggregate_of(node: ex.Call) -> type[base.Aggregate] | None:
@@ -59,6 +83,11 @@ def families(node: ex.Node) -> Iterator[ex.Family]:
             return
     for child in node.children():
         yield from families(child)
+
+
+def written_for(given: int) -> list[str]:
+    """Made-up arguments behind those that are given."""
+    return ["loss", "100 steps", "3"][given:]
 
 
 def stars(path: str) -> int:
@@ -100,9 +129,13 @@ class Calls:
     def _unknown(self, node: ex.Call) -> None:
         known = [*base.registry(), *base.aggregates()]
         meant = _MEANT.get(node.function.lower())
-        near = [meant] if meant else difflib.get_close_matches(node.function, known, 1)
+        near = [meant] if meant else difflib.get_close_matches(node.function, known, 1, 0.7)
+        written = _WRITTEN.get(node.function.lower())
         help_ = "`vitals functions` lists them"
-        if near:
+        if written is not None:
+            given = [expression_text(a.value) for a in node.arguments]
+            help_ = f"write `{written.format(*given, *written_for(len(given)))}`"
+        elif near:
             function = base.registry().get(near[0]) or base.aggregates().get(near[0])
             help_ = f"did you mean `{function.signature() if function is not None else near[0]}`?"
         self.report("V040", f"there is no function `{node.function}`", node.span, "unknown function", help_)
@@ -139,9 +172,11 @@ class Calls:
                 self._by_keyword(node, function, [], signature)
                 return None
             much = "many" if too_many else "few"
-            self.report(
-                "V041", f"too {much} arguments for `{node.function}`", node.span, f"{len(given)} given", signature
-            )
+            since_start = _SINCE_START.get(node.function)
+            if since_start is not None and len(given) == 1:
+                signature += f"; since the start of the run: `{since_start}({expression_text(given[0].value)})`"
+            message = f"too {much} arguments for `{node.function}`"
+            self.report("V041", message, node.span, f"{len(given)} given", signature)
             return None
         pairs = list(zip(places + places[-1:] * (len(given) - len(places)), given))
         return self._by_keyword(node, function, pairs, signature)
@@ -190,6 +225,10 @@ class Calls:
             self.kinds.condition(value, inside, top=True)
         elif takes is Takes.EVENT:
             self.kinds.event(value, inside, f"{node.function}(…)")
+        elif takes is Takes.EXTENT and node.function in _OF_VALUES and self._is_metric(value, where):
+            text = ", ".join(expression_text(a.value) for a in node.arguments)
+            self.report("V041", f"`{node.function}` takes one metric and a window", value.span, "a metric",
+                        f"of several values: `{_OF_VALUES[node.function]}({text})`")  # fmt: skip
         elif takes is Takes.EXTENT or (takes is Takes.ORIGIN and not self._names_event(value)):
             first = parameter.units[0]
             shown = f"{node.function}(…, {parameter.written().strip('[]')})"
@@ -224,6 +263,9 @@ class Calls:
         if not isinstance(argument.value, ex.Family):
             self.report("V043", "`share` is about two families", argument.value.span, "not a family",
                         "it is written `share(dropped/*, of: tokens/*)`")  # fmt: skip
+
+    def _is_metric(self, node: ex.Expression, where: Where) -> bool:
+        return isinstance(node, ex.Name) and self.scope.meaning(node, where.member) in (Meaning.METRIC, Meaning.LET)
 
     def _names_event(self, node: ex.Expression) -> bool:
         return isinstance(node, ex.Name) and (

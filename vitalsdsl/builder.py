@@ -16,6 +16,11 @@ from vitalsdsl.source import Locator, Span
 ParseExpression: TypeAlias = "Callable[[str, Span], ex.Expression | None]"
 
 _MAX_FIELDS = 32
+_NO_VALUES = {
+    "rule": "the rule's name is in every alert already: leave it out",
+    "metric": "name the metric itself, such as `{loss}`",
+}
+"""What people write between the braces of a message, and no expression is."""
 
 
 class Part(NamedTuple):
@@ -152,6 +157,10 @@ class Builder(ExpressionBuilder):
             return None
         if len(form) > 12:
             self._error("V013", f"`{colon}{form}` is no way to write a number", place, "at most 12 characters")
+            return None
+        if text.strip() in _NO_VALUES:
+            word = text.strip()
+            self._error("V006", f"`{word}` is a word of the language", place, "reserved", _NO_VALUES[word])
             return None
         start = place.start + 1
         expression = self.parse_field(text, Span(place.source, start, start + len(text)))

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from vitalsdsl import expressions as ex
-from vitalsdsl.arguments import Calls, aggregate_of, stars
+from vitalsdsl.arguments import Calls, aggregate_of, families, stars
 from vitalsdsl.diagnostic import Diagnostic, Severity
 from vitalsdsl.formatter import expression_text
 from vitalsdsl.ops import base
@@ -149,6 +149,8 @@ class Kinds:
             help_ = f"write `{text}` alone, or count it: `onsets({text}, 1000 steps)`"
         else:
             help_ = f"to ask how often it holds, write `fraction({text}, 100 steps)`"
+            if isinstance(node, ex.Call) and aggregate_of(node) is not None:
+                help_ = f"to ask of how many members it holds, write `count({text.partition('(')[2]}`"
         self.report("V002", f"`{text}` is true or false, not a number", node.span, "a condition", help_)
 
     def _either(self, node: ex.Expression, where: Where) -> None:
@@ -164,10 +166,26 @@ class Kinds:
 
     def _comparison(self, node: ex.Comparison, where: Where) -> None:
         for operand in node.operands:
-            self.number(operand, replace(where, subject=implicit_subject(node, operand, self.scope)))
+            if not self._compared_outside(node, operand, where):
+                self.number(operand, replace(where, subject=implicit_subject(node, operand, self.scope)))
         for left, right in zip(node.operands, node.operands[1:]):
             if not (self.is_condition(left, where) or self.is_condition(right, where)):
                 self.units.compare(left, right, where.member)
+
+    def _compared_outside(self, node: ex.Comparison, operand: ex.Expression, where: Where) -> bool:
+        """`any(act/*) > 3`, reported: the comparison belongs inside, where each member is compared."""
+        function = aggregate_of(operand) if isinstance(operand, ex.Call) else None
+        if not isinstance(operand, ex.Call) or function is None or function.result is not Kind.CONDITION:
+            return False
+        inner = operand.arguments[0].value
+        if self.is_condition(inner, where) or next(families(inner), None) is None:
+            return False
+        sides = [expression_text(inner if side is operand else side) for side in node.operands]
+        inside = " ".join(part for pair in zip(sides, (*node.operators, "")) for part in pair).strip()
+        text = f"{operand.function}({inside})"
+        self.report("V002", f"`{expression_text(operand)}` is about a condition, and a family of numbers is none",
+                    node.span, "compared outside", f"write `{text}`")  # fmt: skip
+        return True
 
     def _family(self, node: ex.Family, where: Where) -> None:
         if where.family is None:

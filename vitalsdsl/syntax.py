@@ -10,7 +10,7 @@ from collections.abc import Callable
 from lark.exceptions import UnexpectedInput, UnexpectedToken
 
 from vitalsdsl.diagnostic import Diagnostic
-from vitalsdsl.mistakes import letters, levels, names, numbers, signs, statements
+from vitalsdsl.mistakes import conditions, definitions, english, letters, levels, names, numbers, signs, statements
 from vitalsdsl.mistakes.place import FORMS, WORD, Place, keyword
 from vitalsdsl.source import Locator
 
@@ -18,8 +18,12 @@ MISTAKES: tuple[Callable[[Place], Diagnostic | None], ...] = (
     letters.quotes,
     letters.letters,
     levels.broken_arrow,
+    conditions.samples,
+    english.phrases,
+    english.multiples,
     letters.small_letters,
     levels.levels,
+    levels.behind_level,
     numbers.durations,
     numbers.numbers,
     signs.operators,
@@ -27,8 +31,24 @@ MISTAKES: tuple[Callable[[Place], Diagnostic | None], ...] = (
     signs.brackets,
     levels.arrow,
     signs.division,
-    statements.missing_words,
-    names.names,
+    conditions.bounds,
+    definitions.one_word,
+    definitions.equals,
+    definitions.phases,
+    definitions.bodies,
+    definitions.quoted_name,
+    definitions.reasons,
+    conditions.counted,
+    conditions.steps,
+    conditions.sequences,
+    definitions.members,
+    levels.no_arrow,
+    definitions.texts,
+    conditions.values,
+    english.joined,
+    names.side_by_side,
+    names.strange_signs,
+    names.words,
     statements.keywords,
     signs.commas,
 )
@@ -57,6 +77,8 @@ def _fallback(p: Place) -> Diagnostic:
     form = FORMS.get(keyword(p))
     form = f"it is written `{form}`" if form else ""
     if p.is_over:
+        whole = definitions.completed(p)
+        form = f"write `{whole}`" if whole else form
         return p.error("V036", "the sentence is not complete", "ends here", form, at=at, length=len(previous))
     shown = p.word if WORD.match(p.rest) else p.rest[:1]
     after = f" after `{previous}`" if previous else ""

@@ -26,6 +26,12 @@ DEFAULTS: dict[Level, tuple[tuple[str, Mapping[str, Any]], ...]] = {
 """What a level does unless the policy says otherwise."""
 
 
+_CHANNELS = frozenset(
+    "slack email mail e_mail teams discord telegram pagerduty opsgenie webhook sms mattermost ntfy phone page push".split()
+)
+"""What channels are usually called."""
+
+
 @dataclass(frozen=True)
 class Asked:
     """One action with its arguments, as a policy asks for it; `text` is how it is written."""
@@ -113,9 +119,17 @@ class _Reading:
     def _unknown(self) -> None:
         span = self.written.span
         span = Span(span.source, span.start, span.start + len(self.written.name))
-        near = difflib.get_close_matches(self.written.name, registry(), 1, 0.5)
-        help_ = f"did you mean `{near[0]}`?" if near else "there are " + ", ".join(sorted(registry()))
-        self._error("V080", f"there is no action `{self.written.name}`", span, "unknown action", help_)
+        name = self.written.name
+        harmless = [
+            n for n, action in registry().items() if not action.asks and not action.rank
+        ]  # what intervenes is never guessed
+        near = difflib.get_close_matches(name, harmless, 1, 0.7)
+        help_ = "there are " + ", ".join(f"`{n}`" for n in sorted(registry()))
+        if near:
+            help_ = f"did you mean `{near[0]}`?"
+        elif name.lower() in _CHANNELS:
+            help_ = f'to tell a channel, write `notify("{name}")`'
+        self._error("V080", f"there is no action `{name}`", span, "unknown action", help_)
 
     def _read(self) -> None:
         action = self.action

@@ -39,10 +39,22 @@ class AlwaysTrue(Lint):
             yield from self._covers(either, at)
 
     def _fixed(self, node: ex.Comparison) -> Iterator[Diagnostic]:
-        for left, right in zip(node.operands, node.operands[1:]):
+        for left, symbol, right in zip(node.operands, node.operators, node.operands[1:]):
             if _in_figures(left) and _in_figures(right):
                 yield self.found("both sides are fixed numbers", left.span.to(right.span), "always the same",
                                  "name the metric that is compared")  # fmt: skip
+            elif expression_text(left) == expression_text(right):
+                yield self._with_itself(left, symbol, right)
+
+    def _with_itself(self, left: ex.Expression, symbol: str, right: ex.Expression) -> Diagnostic:
+        """`loss != loss`, elsewhere the test for NaN: here a comparison with NaN is unknown."""
+        text, holds = expression_text(left), symbol in ("==", ">=", "<=")
+        help_ = "name what it is compared with, such as its own past: `x before 100 steps`"
+        if symbol in ("==", "!="):
+            metric = text if isinstance(left, (ex.Name, ex.Family)) else "loss"
+            help_ = f"to ask whether a metric is NaN, write `{metric} is {'not ' if symbol == '==' else ''}nan`"
+        return self.found(f"`{text}` is compared with itself", left.span.to(right.span),
+                          f"{'always' if holds else 'never'} true", help_)  # fmt: skip
 
     def _by_range(self, bound: Bound) -> Iterator[Diagnostic]:
         subject = bound.subject

@@ -48,9 +48,11 @@ class UnboundedRed(Lint):
             red = next((r for r in clause.rungs if r.level is Level.RED), None)
             actions = red.actions if red is not None and red.actions is not None else default
             rolls = actions is None or any(a.name == "rollback" for a in actions)
-            if red is not None and rolls and rule.body.cooldown is None and not rule.body.shadow and at.is_own(rule):
+            own = red is not None and red.span.source is at.policy.source  # an override may have brought it
+            if red is not None and own and rolls and rule.body.cooldown is None and not rule.body.shadow:
+                whole = "" if rule.written else " (make it a `rule NAME { … }`)"
                 yield self.found("red without a cooldown or a budget", red.span, "again and again?",
-                                 "add `limit rollback 3 per 10000 steps`, or a `cooldown` in the rule")  # fmt: skip
+                                 f"add `limit rollback 3 per 10000 steps`, or a `cooldown` in the rule{whole}")  # fmt: skip
                 return
 
 

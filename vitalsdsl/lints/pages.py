@@ -12,7 +12,7 @@ PAGES: dict[str, str] = {
     "Not so:  when loss -> red\nBut so:  when loss > 3 -> red",
     "V003": "Units never convert into one another by themselves.\n\n"
     "Not so:  when step > 5 min -> red\nBut so:  when elapsed > 5 min -> red",
-    "V005": "An operator is spelt otherwise here.\n\nNot so:  when a => 3 && b = 2 -> red\nBut so:  when a >= 3 and b == 2 -> red",
+    "V005": "An operator is spelt otherwise here; a verb is none.\n\nNot so:  when a => 3 && b = 2 -> red\nBut so:  when a >= 3 and b == 2 -> red",
     "V006": "A word of the language cannot be a bare metric name, since sentences with it would read otherwise.\n\n"
     'Not so:  when for > 3 -> red\nBut so:  when "for" > 3 -> red',
     "V009": "A number is too large for a 64-bit float.\n\nNot so:  when loss > 1e999 -> red\nBut so:  when loss is inf -> red",
@@ -35,12 +35,12 @@ PAGES: dict[str, str] = {
     "V023": "Levels are yellow, orange and red (warning, critical and fatal are read as these).\n\n"
     "Not so:  when loss > 3 -> amber\nBut so:  when loss > 3 -> yellow",
     "V024": "A comment begins with `#` and ends with its line.\n\nNot so:  // why\nBut so:  # why",
-    "V025": "`a/b` is a metric's name; division has white space after the `/`.\n\n"
-    "Not so:  when (a + b)/2 > 3 -> red\nBut so:  when (a + b) / 2 > 3 -> red",
+    "V025": "A product is written with `*`. `a/b` is a metric's name; division has white space after the `/`.\n\n"
+    "Not so:  when (a + b)/2 > 80% of c -> red\nBut so:  when (a + b) / 2 > 80% * c -> red",
     "V026": "Numbers are written 0.5, 1000, 20k, 1e-4, 30%.\n\nNot so:  when loss > 1,000 -> red\nBut so:  when loss > 1000 -> red",
     "V027": "A statement, or a part of a rule, begins with a word that is none.\n\nNot so:  wen loss > 3 -> red\n"
     "But so:  when loss > 3 -> red",
-    "V028": 'Two names stand side by side.\n\nNot so:  when grad norm > 3 -> red\nBut so:  when "grad norm" > 3 -> red',
+    "V028": 'A name is one word: here two stand side by side.\n\nNot so:  when grad norm > 3 -> red\nBut so:  when "grad norm" > 3 -> red',
     "V029": "A sign that does not belong here.\n\nNot so:  when loss > 3 -> red;\nBut so:  when loss > 3 -> red",
     "V030": "A policy has at most 2 million characters, 400,000 words and signs, and 10,000 statements; with all that it uses, 100 files.",
     "V031": "The file is not UTF-8 text.",

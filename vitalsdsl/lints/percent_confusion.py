@@ -8,6 +8,7 @@ from vitalsdsl import expressions as ex
 from vitalsdsl.diagnostic import Diagnostic
 from vitalsdsl.formatter import expression_text
 from vitalsdsl.lints.base import Lint, Looked
+from vitalsdsl.scope import Meaning
 
 _RATIOS = ("cv", "fraction", "growth", "share")
 
@@ -31,8 +32,11 @@ class PercentConfusion(Lint):
         for one, other in ((left, right), (right, left)):
             if not isinstance(other, ex.Number):
                 continue
-            if isinstance(one, ex.Call) and one.function in _RATIOS and not other.ratio and 1 < abs(other.value) <= 100:
-                yield self.found(f"`{expression_text(one)}` is a ratio", other.span, f"{other.value * 100:g} percent",
+            progress = isinstance(one, ex.Name) and one.path == "progress" and at.scope.meaning(one) is Meaning.COUNTER
+            ratio = progress or (isinstance(one, ex.Call) and one.function in _RATIOS)
+            if ratio and not other.ratio and 1 < abs(other.value) <= 100:
+                what = "runs from 0 to 1" if progress else "is a ratio"
+                yield self.found(f"`{expression_text(one)}` {what}", other.span, f"{other.value * 100:g} percent",
                                  f"write `{other.text}%`")  # fmt: skip
             if (
                 isinstance(one, ex.Name)

@@ -7,6 +7,8 @@ from collections.abc import Iterable
 from vitalsdsl.diagnostic import Diagnostic
 from vitalsdsl.lints.base import Lint, Looked
 
+_NEEDED = {"fires": "a test in which it fires", "silent": "one in which it does not"}
+
 
 class Untested(Lint):
     """A rule that has never fired in a test may never fire at all; one that was never seen silent may never be.
@@ -26,9 +28,6 @@ class Untested(Lint):
             if not at.is_own(rule):
                 continue
             seen = at.tested.get(rule.name, set())
-            lacking = [word for word in ("fires", "silent") if word not in seen]
+            lacking = [how for word, how in _NEEDED.items() if word not in seen]
             if lacking:
-                what = " and ".join(
-                    {"fires": "in which it fires", "silent": "in which it stays silent"}[w] for w in lacking
-                )
-                yield self.found(f"rule `{rule.name}` has no test {what}", rule.span, "untested")
+                yield self.found(f"rule `{rule.name}` needs {' and '.join(lacking)}", rule.span, "untested")

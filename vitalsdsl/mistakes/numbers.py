@@ -16,7 +16,7 @@ _UNITS = {
     "ms": "s", "evaluations": "samples", "evals": "samples", "weeks": "d",
 }  # fmt: skip
 _KNOWN_UNITS = "steps samples epochs tokens min".split()
-_BEFORE_LENGTHS = "for after within before every cooldown apart per stalled".split()
+BEFORE_LENGTHS = "for after within before every cooldown apart per stalled".split()
 
 
 def durations(p: Place) -> Diagnostic | None:
@@ -25,7 +25,7 @@ def durations(p: Place) -> Diagnostic | None:
         p.rest.startswith("-")
         and "UNIT" not in p.expected
         and re.match(r"-\s*\d", p.rest)
-        and previous in _BEFORE_LENGTHS
+        and previous in BEFORE_LENGTHS
     ):
         written = re.match(r"-\s*(\d[\d.]*\s*[a-z]*)", p.rest)
         text = written[1].strip() if written else "20 steps"
@@ -37,7 +37,7 @@ def durations(p: Place) -> Diagnostic | None:
         and "NUMBER" not in p.expected
     ):
         before = re.search(r"([a-z]+)\s+\S+\s*$", p.before)
-        if before and before[1] in _BEFORE_LENGTHS:
+        if before and before[1] in BEFORE_LENGTHS:
             return p.error("V001", f"`{previous} {p.word}` has no number", "how many?",
                            f"write it in digits, such as `20 {p.word}`; a param that is a length has its unit already",
                            at=at, length=p.at + len(p.word) - at)  # fmt: skip
