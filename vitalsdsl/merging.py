@@ -321,9 +321,10 @@ class _Joining:
         """Rules of one clause give way: to rules whose name is written, then to those before them."""
         rules_here = [p.statement for p in kept if isinstance(p.statement, rules.Rule)]
         taken = set(self._rules) | self._written | {rule.name for rule in rules_here}
+        tried: dict[str, int] = {}
         for rule in rules_here:
             if not rule.written and (rule.name in self._rules or rule.name in self._written):
-                names[rule.name] = unique(rule.name, taken)
+                names[rule.name] = unique(rule.name, taken, tried)
                 taken.add(names[rule.name])
 
     def _clashes(self, piece: Piece) -> bool:

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from enum import Enum
+from functools import cached_property
 
 from vitalsdsl import expressions as ex
 from vitalsdsl import rules as written
@@ -112,12 +113,15 @@ class Scope:
 
     def let_family(self, path: str) -> tuple[written.Let, str] | None:
         """The let family that a path belongs to, and what its star stands for there."""
-        for let in self.lets.values():
-            if let.family:
-                star = match_family(let.name, path)
-                if star is not None:
-                    return let, star
+        for let in self._let_families:
+            star = match_family(let.name, path)
+            if star is not None:
+                return let, star
         return None
+
+    @cached_property
+    def _let_families(self) -> list[written.Let]:
+        return [let for let in self.lets.values() if let.family]
 
     def names(self) -> Iterable[str]:
         """All names that are defined here."""
@@ -206,22 +210,26 @@ def name_rules(policy: written.Policy) -> written.Policy:
     """Give each top-level `when` its name: the first metric, let or event of its condition and its first level."""
     scope = Scope.of(policy)
     taken = {s.name for s in policy.of(written.Rule) if s.written}
+    tried: dict[str, int] = {}
     statements: list[written.Statement] = []
     for statement in policy.statements:
         if isinstance(statement, written.Rule) and not statement.written and not statement.name:
-            name = unique(_subject_level(statement, scope), taken)
+            name = unique(_subject_level(statement, scope), taken, tried)
             taken.add(name)
             statement = statement.model_construct(**{**statement.__dict__, "name": name})
         statements.append(statement)
     return policy.model_construct(**{**policy.__dict__, "statements": tuple(statements)})
 
 
-def unique(name: str, taken: set[str]) -> str:
-    """The name, or the name with the first free number behind it."""
-    number, free = 2, name
+def unique(name: str, taken: set[str], tried: dict[str, int]) -> str:
+    """The name, or the name with the first free number behind it. `tried` remembers how far each name was looked for,
+    since what is taken once stays so."""
+    number = tried.get(name, 1)
+    free = name if number == 1 else f"{name}_{number}"
     while free in taken:
-        free = f"{name}_{number}"
         number += 1
+        free = f"{name}_{number}"
+    tried[name] = number
     return free
 
 

@@ -29,16 +29,17 @@ class ShortPhase(Lint):
     )
 
     def look(self, at: Looked) -> Iterable[Diagnostic]:
+        warm_up = _WarmUp(at)
         for rule in at.enabled():
             stretches = [_stretch(at.scope.phases[p.path], at) for p in rule.phases]
             known = [s for s in stretches if s is not None]
             if known and len(known) == len(stretches):
-                yield from self._clauses(rule, min(b for b, _ in known), max(e for _, e in known), at)
+                yield from self._clauses(rule, min(b for b, _ in known), max(e for _, e in known), warm_up)
 
-    def _clauses(self, rule: rules.Rule, begin: float, end: float, at: Looked) -> Iterator[Diagnostic]:
+    def _clauses(self, rule: rules.Rule, begin: float, end: float, warm_up: _WarmUp) -> Iterator[Diagnostic]:
         for clause in rule.body.clauses:
-            lasts = at.lasts(clause.for_, STEPS) or 1.0
-            warm = warm_up(clause.condition, at)
+            lasts = warm_up.at.lasts(clause.for_, STEPS) or 1.0
+            warm = warm_up.of(clause.condition)
             if max(warm, begin + 1) + lasts - 1 > end:
                 yield self.found(
                     "this can never fire: its phase is over before", clause.condition.span,
@@ -60,28 +61,37 @@ def _stretch(phase: rules.Phase, at: Looked) -> tuple[float, float] | None:
     return (begin, end) if end is not None else None
 
 
-def warm_up(node: ex.Node, at: Looked) -> float:
-    """How many steps have to be lived, at least, before an expression can be known."""
-    if isinstance(node, ex.Or):
-        return min(warm_up(part, at) for part in node.operands)
-    if isinstance(node, ex.Name) and node.path in at.scope.lets:
-        return warm_up(at.scope.lets[node.path].expression, at)
-    if isinstance(node, ex.Before):
-        shift = at.extent(node.shift)
-        return warm_up(node.operand, at) + (shift[0] if shift is not None and shift[1] == STEPS else 0.0)
-    if isinstance(node, ex.Call):
-        return _of_call(node, at)
-    if isinstance(node, (ex.Held, ex.Then, ex.AtLeast, ex.Not)):
-        return 0.0
-    return max((warm_up(child, at) for child in node.children()), default=0.0)
+class _WarmUp:
+    """How many steps have to be lived, at least, before an expression can be known; each let is gone through once."""
 
+    def __init__(self, at: Looked) -> None:
+        self.at = at
+        self._lets: dict[str, float] = {}
 
-def _of_call(node: ex.Call, at: Looked) -> float:
-    inner = max((warm_up(a.value, at) for a in node.arguments if a.keyword is None), default=0.0)
-    window, function = at.window(node), base.registry().get(node.function)
-    if node.function == "surely" or function is None or window is None or window[1] != STEPS:
-        return inner if node.function != "surely" else 0.0
-    if not any(p.takes in (Takes.STREAM, Takes.CONDITION) for p in function.positional()):
-        return inner
-    origin = at.extent(at.given(node).get("from"))
-    return inner + window[0] + (origin[0] if origin is not None and origin[1] == STEPS else 0.0)
+    def of(self, node: ex.Node) -> float:
+        if isinstance(node, ex.Or):
+            return min(self.of(part) for part in node.operands)
+        if isinstance(node, ex.Name) and node.path in self.at.scope.lets:
+            if node.path not in self._lets:
+                self._lets[node.path] = self.of(self.at.scope.lets[node.path].expression)
+            return self._lets[node.path]
+        if isinstance(node, ex.Before):
+            return self.of(node.operand) + self._steps(node.shift)
+        if isinstance(node, ex.Call):
+            return self._of_call(node)
+        if isinstance(node, (ex.Held, ex.Then, ex.AtLeast, ex.Not)):
+            return 0.0
+        return max((self.of(child) for child in node.children()), default=0.0)
+
+    def _of_call(self, node: ex.Call) -> float:
+        inner = max((self.of(a.value) for a in node.arguments if a.keyword is None), default=0.0)
+        window, function = self.at.window(node), base.registry().get(node.function)
+        if node.function == "surely" or function is None or window is None or window[1] != STEPS:
+            return inner if node.function != "surely" else 0.0
+        if not any(p.takes in (Takes.STREAM, Takes.CONDITION) for p in function.positional()):
+            return inner
+        return inner + window[0] + self._steps(self.at.given(node).get("from"))
+
+    def _steps(self, node: ex.Node | None) -> float:
+        extent = self.at.extent(node)
+        return extent[0] if extent is not None and extent[1] == STEPS else 0.0

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from itertools import combinations
+from typing import NamedTuple
 
 from vitalsdsl import expressions as ex
 from vitalsdsl import rules
@@ -54,31 +54,59 @@ class Overlapping(Lint):
     good = 'rule high "loss is high" {\n  when loss > 3 -> yellow\n  when loss > 5 -> orange\n}'
 
     def look(self, at: Looked) -> Iterable[Diagnostic]:
-        simple: dict[tuple[object, ...], list[tuple[rules.Rule, rules.Clause, Bound]]] = {}
+        groups: dict[tuple[object, ...], list[_Single]] = {}
         for rule, clause in at.clauses:
             found = list(bounds(clause.condition, at)) if isinstance(clause.condition, ex.Comparison) else []
             if len(found) == 1 and (found[0].is_above or found[0].is_below) and not rule.body.shadow:
                 key = (*_where(rule), *found[0].key, found[0].is_above)
-                simple.setdefault(key, []).append((rule, clause, found[0]))
+                groups.setdefault(key, []).append(_Single(rule, clause, found[0]))
         said: set[str] = set()
-        for group in simple.values():
-            for one, other in combinations(group, 2):
-                yield from self._pair(one, other, said)
+        for group in groups.values():
+            for level in sorted({single.level for single in group}):
+                graver = _farthest(single for single in group if single.level > level)
+                for mild in group if graver else ():
+                    if mild.level == level and mild.rule.name not in said:
+                        yield from self._within(mild, graver, said)
 
-    def _pair(
-        self,
-        one: tuple[rules.Rule, rules.Clause, Bound],
-        other: tuple[rules.Rule, rules.Clause, Bound],
-        said: set[str],
-    ) -> Iterator[Diagnostic]:
-        mild, grave = sorted((one, other), key=lambda t: t[1].rungs[0].level)
-        if mild[0] is grave[0] or mild[1].rungs[0].level == grave[1].rungs[0].level or mild[0].name in said:
+    def _within(self, mild: _Single, graver: list[_Single], said: set[str]) -> Iterator[Diagnostic]:
+        """The farthest of the graver rules that is within a mild one, where neither inhibits the other."""
+        name, silenced = mild.rule.name, {n.path for n in mild.rule.body.inhibits or ()}
+        for grave in graver:
+            if grave.distance < mild.distance:
+                return
+            other = grave.rule.name
+            if other == name or other in silenced or any(n.path == name for n in grave.rule.body.inhibits or ()):
+                continue
+            said.add(name)
+            text = expression_text(grave.clause.condition)
+            yield self.found(f"`{name}` fires and alerts wherever rule `{other}` does", mild.clause.span,
+                             f"`{text}` is within it", f"make them two `when` of one rule, or add `inhibits {name}` "
+                             f"to `{other}`")  # fmt: skip
             return
-        silenced = {n.path for n in (*(mild[0].body.inhibits or ()), *(grave[0].body.inhibits or ()))}
-        farther = grave[2].value >= mild[2].value if mild[2].is_above else grave[2].value <= mild[2].value
-        if farther and not silenced & {mild[0].name, grave[0].name}:
-            said.add(mild[0].name)
-            text = expression_text(grave[1].condition)
-            yield self.found(f"`{mild[0].name}` fires and alerts wherever rule `{grave[0].name}` does", mild[1].span,
-                             f"`{text}` is within it", f"make them two `when` of one rule, or add `inhibits {mild[0].name}` "
-                             f"to `{grave[0].name}`")  # fmt: skip
+
+
+class _Single(NamedTuple):
+    """A clause that is one bound on one thing."""
+
+    rule: rules.Rule
+    clause: rules.Clause
+    bound: Bound
+
+    @property
+    def level(self) -> rules.Level:
+        return self.clause.rungs[0].level
+
+    @property
+    def distance(self) -> float:
+        """How far out it fires: the more, the fewer points are beyond."""
+        return self.bound.value if self.bound.is_above else -self.bound.value
+
+
+def _farthest(singles: Iterable[_Single]) -> list[_Single]:
+    """Of each rule the clause that is farthest out, the farthest first: all the rest are no surer to be within another."""
+    by_rule: dict[str, _Single] = {}
+    for single in singles:
+        known = by_rule.setdefault(single.rule.name, single)
+        if single.distance > known.distance:
+            by_rule[single.rule.name] = single
+    return sorted(by_rule.values(), key=lambda single: -single.distance)

@@ -23,6 +23,7 @@ def one_word(p: Place) -> Diagnostic | None:
     if whole is None or begin + len(whole[0]) <= p.at or re.search(r"\s(?:in|each|when|with|for)\b", whole[0]):
         return None
     name, behind = re.sub(r"\W+", "_", whole[0]), p.text[begin + len(whole[0]) : p.end].lstrip(" \t")[:1]
+    ends: str | None
     if what == "policy":
         ends = "" if behind == '"' else f' "{whole[0]}"'
     elif what in ("rule", "profile", "override"):
