@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from enum import Enum
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 from vitalsdsl import expressions as ex
 from vitalsdsl import rules as written
@@ -129,6 +129,7 @@ class Scope:
             yield from table
 
 
+@lru_cache(maxsize=20_000)
 def family_pattern(path: str) -> re.Pattern[str]:
     """A family's path as a pattern: `*` stands for one segment's rest, `{0..3}` for the numbers of that range.
 

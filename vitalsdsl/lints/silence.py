@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import re
+from bisect import bisect_left
 from collections.abc import Collection, Iterable, Iterator
 from typing import NamedTuple
 
@@ -30,8 +31,8 @@ class _Silence(NamedTuple):
     end: int
 
     def covers(self, found: Diagnostic) -> bool:
-        at = found.span.start
-        return found.code in self.codes and found.span.source is self.span.source and self.begin <= at < self.end
+        """Whether a finding of this file is silenced by it."""
+        return found.code in self.codes and self.begin <= found.span.start < self.end
 
 
 def silenced(
@@ -46,21 +47,31 @@ def silenced(
     On a line of its own a comment silences what begins in the next statement (inside a statement: on the next line),
     behind code what begins on its line. `advice` are the codes that can be silenced, `known` all that there are.
     """
-    kept = list(found)
+    kept = sorted(found, key=_place)
     about: list[Diagnostic] = []
     sources = {id(s.span.source): s.span.source for s in policy.statements}
     sources.setdefault(id(policy.source), policy.source)
     for source in sources.values():
         said: list[Diagnostic] = []
+        here = [d for d in kept if d.span.source is source]
+        places = [_place(d) for d in here]
+        hidden: set[int] = set()
         for silence in _silences(policy, source, advice, known, today or datetime.date.today(), said):
-            hit = {d.code for d in kept if silence.covers(d)}
-            kept = [d for d in kept if not silence.covers(d)]
+            reach = range(bisect_left(places, silence.begin), bisect_left(places, silence.end))
+            covered = [at for at in reach if silence.covers(here[at])]
+            hidden.update(id(here[at]) for at in covered)
+            hit = {here[at].code for at in covered}
             idle = [code for code in silence.codes if code not in hit]
             if idle:
                 said.append(_idle(silence, idle))
+        kept = [d for d in kept if id(d) not in hidden]
         if source is policy.source:
             about += said
     return kept + about
+
+
+def _place(found: Diagnostic) -> int:
+    return found.span.start
 
 
 def _idle(silence: _Silence, idle: list[str]) -> Diagnostic:
@@ -83,6 +94,7 @@ def _silences(
     """The comments of a file that are in force; what is wrong with the others is added to `said`."""
     if "vitals:" not in source.text:
         return
+    statements = sorted({(s.span.start, s.span.end) for s in policy.statements if s.span.source is source})
     for at, text in _comments(source):
         comment = _COMMENT.fullmatch(text)
         if comment is None:
@@ -91,7 +103,7 @@ def _silences(
         wrong = _wrong(comment["what"], advice, known, today)
         if wrong is None:
             codes = tuple(dict.fromkeys(re.findall(r"V\d{3}", comment["what"].partition("because")[0])))
-            yield _Silence(span, codes, *_reach(policy, source, at, at + len(text)))
+            yield _Silence(span, codes, *_reach(statements, source.text, at, at + len(text)))
         else:
             message, label, help_ = wrong
             said.append(Diagnostic("V603", Severity.WARNING, message, span, label, (help_,)))
@@ -129,18 +141,15 @@ def _wrong(
     return None
 
 
-def _reach(policy: rules.Policy, source: Source, start: int, end: int) -> tuple[int, int]:
-    """The stretch of text that a comment speaks of."""
-    text = source.text
+def _reach(statements: list[tuple[int, int]], text: str, start: int, end: int) -> tuple[int, int]:
+    """The stretch of text that a comment speaks of; the statements are in their order."""
     line_start = text.rfind("\n", 0, start) + 1
     if text[line_start:start].strip(" \t\ufeff"):
         return line_start, end
-    statements = sorted({(s.span.start, s.span.end) for s in policy.statements if s.span.source is source})
-    if any(begin < start < stop for begin, stop in statements):
-        following = _next_line_of_code(text, end)
-        return end, following
-    after = next(((begin, stop) for begin, stop in statements if begin >= end), None)
-    return (end, after[1]) if after is not None else (end, end)
+    after = bisect_left(statements, (start, 0))
+    if after and statements[after - 1][1] > start:
+        return end, _next_line_of_code(text, end)
+    return end, statements[after][1] if after < len(statements) else end
 
 
 def _next_line_of_code(text: str, at: int) -> int:
