@@ -11,6 +11,7 @@ from vitalsdsl.arguments import families, stars
 from vitalsdsl.diagnostic import Diagnostic, in_order
 from vitalsdsl.formatter import expression_text
 from vitalsdsl.kinds import Kinds, Where
+from vitalsdsl.nesting import too_deep
 from vitalsdsl.scope import COUNTERS, Meaning, Scope
 from vitalsdsl.types import SAMPLES, STEPS, TIME
 from vitalsdsl.units import LASTS
@@ -35,6 +36,8 @@ class _Checker:
     def run(self) -> list[Diagnostic]:
         names.duplicates(self.policy, self.report)
         names.circles(self.scope, self.report)
+        if too_deep(self.policy, self.scope, self.report):
+            return self.found  # what follows goes down into definitions
         names.inhibition(self.policy, self.scope, self.broken, self.report)
         for statement in self.policy.statements:
             if isinstance(statement, rules.Rule):

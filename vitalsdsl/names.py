@@ -74,7 +74,7 @@ def circles(scope: Scope, report: Report) -> None:
             read = list(named(statement.expression)) + ([statement.on] if statement.on is not None else [])
         else:
             read = list(named(statement.condition))
-        uses[name] = [target for node in read if (target := _target(node, scope)) is not None]
+        uses[name] = [other for node in read if (other := target(node, scope)) is not None]
     for circle in _circles(uses):
         statement = statements[circle[0]]
         help_ = "take one of these out of the other"
@@ -87,7 +87,7 @@ def circles(scope: Scope, report: Report) -> None:
         report("V507", f"`{circle[0]}` depends on itself", statement.span, chain, help_)
 
 
-def _target(node: ex.Name | ex.Family, scope: Scope) -> str | None:
+def target(node: ex.Name | ex.Family, scope: Scope) -> str | None:
     """The let, event or phase that a name in an expression stands for."""
     if isinstance(node, ex.Family):
         let = scope.lets.get(node.path)
@@ -141,19 +141,19 @@ def _circles(uses: Mapping[str, list[str]]) -> Iterator[list[str]]:
     """Circles in a graph, each name in at most one of them."""
     done: set[str] = set()
     for start in uses:
-        path: list[str] = []
+        path: dict[str, None] = {}
         stack: list[Iterator[str]] = [iter([start])]
         while stack:
             name = next(stack[-1], None)
             if name is None:
                 stack.pop()
                 if path:
-                    done.add(path.pop())
+                    done.add(path.popitem()[0])
             elif name in path:
-                circle = path[path.index(name) :]
-                done.update(path)
-                yield circle
+                names = list(path)
+                done.update(names)
+                yield names[names.index(name) :]
                 break
             elif name not in done and name in uses:
-                path.append(name)
+                path[name] = None
                 stack.append(iter(uses[name]))

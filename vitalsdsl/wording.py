@@ -35,10 +35,13 @@ def describe(stream: Stream, rule: RuleState, change: Change, step: int, time: f
     )  # fmt: skip
 
 
-def evidence(node: nd.Node, values: dict[str, float]) -> None:
-    """The metrics, lets and functions in a condition with their values, by their text."""
-    if isinstance(node, nd.Constant):
+def evidence(node: nd.Node, values: dict[str, float], seen: set[nd.Node] | None = None) -> None:
+    """The metrics, lets and functions in a condition with their values, by their text. Each node is looked at once:
+    definitions share theirs."""
+    seen = set() if seen is None else seen
+    if isinstance(node, nd.Constant) or node in seen:
         return
+    seen.add(node)
     if isinstance(node, (nd.MetricNode, nd.Fresh, nd.Function, nd.CounterNode, nd.Missing)) or (
         node.is_root and not node.is_condition
     ):
@@ -48,14 +51,21 @@ def evidence(node: nd.Node, values: dict[str, float]) -> None:
             return
     for inner in node.inputs:
         if not (isinstance(node, nd.Function) and not isinstance(inner, nd.MetricNode)):
-            evidence(inner, values)
+            evidence(inner, values, seen)
 
 
-def distance(node: nd.Node) -> float:
+def distance(node: nd.Node, measured: dict[nd.Node, float] | None = None) -> float:
     """How far a condition is beyond its threshold, relative to it: above 0 where it is true.
 
-    Of an `and` the least, of an `or` the greatest; NaN where nothing can be measured.
+    Of an `and` the least, of an `or` the greatest; NaN where nothing can be measured. Each node is measured once.
     """
+    measured = {} if measured is None else measured
+    if node not in measured:
+        measured[node] = _distance(node, measured)
+    return measured[node]
+
+
+def _distance(node: nd.Node, measured: dict[nd.Node, float]) -> float:
     if isinstance(node, nd.Comparison):
         left, right = node.left.value, node.right.value
         gap = left - right if node.symbol in (">", ">=") else right - left
@@ -64,12 +74,12 @@ def distance(node: nd.Node) -> float:
         margin: float = gap / abs(right) if right not in (0.0, math.inf, -math.inf) else gap
         return margin
     if isinstance(node, (nd.And, nd.Or)):
-        known = [d for d in map(distance, node.inputs) if d == d]
+        known = [d for inner in node.inputs if (d := distance(inner, measured)) == d]
         return (min(known) if isinstance(node, nd.And) else max(known)) if known else math.nan
     if isinstance(node, nd.Not):
-        return -distance(node.inputs[0])
+        return -distance(node.inputs[0], measured)
     if node.is_root and node.is_condition and node.inputs:
-        return distance(node.inputs[0])
+        return distance(node.inputs[0], measured)
     return math.nan
 
 

@@ -44,7 +44,8 @@ PAGES: dict[str, str] = {
     "V029": "A sign that does not belong here.\n\nNot so:  when loss > 3 -> red;\nBut so:  when loss > 3 -> red",
     "V030": "A policy has at most 2 million characters, 400,000 words and signs, and 10,000 statements; with all that it uses, 100 files.",
     "V031": "The file is not UTF-8 text.",
-    "V032": "An expression is nested more than 60 deep, or one of its chains has more than 5,000 parts. Name its parts"
+    "V032": "An expression is nested more than 60 deep, one of its chains has more than 5,000 parts, or it goes through more than"
+    " 100 definitions, each made of the one before (or 250 parts, written out). Name its parts"
     " with `let` and `event`.",
     "V033": "Functions are written small, with the bracket right behind.\n\nNot so:  Mean (loss, 5 steps)\nBut so:  mean(loss, 5 steps)",
     "V034": "Something that belongs here is missing.\n\nNot so:  when missing loss -> red\nBut so:  when missing loss for 100 steps -> red",

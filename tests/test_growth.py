@@ -1,0 +1,38 @@
+"""The time that reading and checking takes grows with the policy, not with its square."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+import pytest
+
+from vitalsdsl.policy import read
+
+LEVELS = ("yellow", "orange")
+SHAPES: dict[str, Callable[[int], str]] = {
+    "rules without names": lambda n: "\n".join(f"when loss > {i} for 20 steps -> yellow" for i in range(n)),
+    "rules of two levels": lambda n: "\n".join(f"when loss > {i} -> {LEVELS[i % 2]}" for i in range(n)),
+    "clauses of one rule": lambda n: "rule a {" + "\n".join(f"when loss > {i} -> {LEVELS[i % 2]}" for i in range(n)) + "}",
+    "rules that inhibit": lambda n: "\n".join(
+        f"rule r{i} {{ when loss > {i} -> {LEVELS[i % 2]} inhibits r{max(0, i - 1)} }}" for i in range(1, n)
+    ) + "\nrule r0 { when loss > 0 -> yellow }",
+    "lets": lambda n: "\n".join(f"let a{i} = x{i} / 2\nwhen a{i} > 3 -> yellow" for i in range(n // 2)),
+    "comments that silence": lambda n: "\n".join(
+        f"# vitals: off V205 until 2047-01-15 because so it is\nwhen m{i} == 3.5 -> yellow" for i in range(n // 2)
+    ),
+}  # fmt: skip
+
+
+def seconds(text: str) -> float:
+    began = time.process_time()
+    read("p.vitals", text=text)
+    return time.process_time() - began
+
+
+@pytest.mark.parametrize("shape", SHAPES.values(), ids=SHAPES.keys())
+def test_eight_times_the_rules_take_about_eight_times_as_long(shape: Callable[[int], str]) -> None:
+    seconds(shape(50))  # the parser's tables and the patterns of the lints are made once a process
+    small = min(seconds(shape(250)) for _ in range(3))
+    large = min(seconds(shape(2_000)) for _ in range(2))
+    assert large < 20 * small  # its square would be 64 times
