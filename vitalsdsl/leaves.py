@@ -40,9 +40,8 @@ class OtherShape(Exception):
 def unequal(before: ex.Node, after: ex.Node) -> list[Leaf] | None:
     """The leaves in which two expressions differ; None where more does.
 
-    >>> from vitalsdsl.builder import Locator
     >>> from vitalsdsl.parser import parse_expression
-    >>> from vitalsdsl.source import Source
+    >>> from vitalsdsl.source import Locator, Source
     >>> a, b, c = (parse_expression(t, Locator(Source("a", t)))[0] for t in ("x > 3", "x > (4.0)", "x > 3 or y > 3"))
     >>> [leaf.texts for leaf in unequal(a, b)], unequal(a, c)
     ([('3', '4')], None)
