@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -77,11 +78,15 @@ DOUBLED = {"let": "a{} + a{}", "event": "a{} or a{}", "phase": "a{} or a{}"}
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_definition_that_is_named_twice_is_gone_through_once(kind: str) -> None:
+def test_a_definition_that_is_named_twice_is_gone_through_once(kind: str, tmp_path: Path) -> None:
     text = (
         chain(kind, 60, DOUBLED[kind])
         + f"\nphase late = step > 5\nrule r in phase late {{ when a59{' > 3' * (kind == 'let')} and x > 1 -> yellow }}"
     )
     began = time.process_time()
     replay(load("p", text=text), ROWS)
+    (tmp_path / "p.vitals").write_text(text)
+    (tmp_path / "run.jsonl").write_text("\n".join(json.dumps(row) for row in ROWS))
+    for source in ([], [str(tmp_path / "run.jsonl")]):
+        assert CliRunner().invoke(vitals, ["explain", str(tmp_path / "p.vitals"), *source]).exit_code == 0
     assert time.process_time() - began < 5  # twice as long with each definition, it would be 2 ** 60

@@ -228,9 +228,9 @@ def at_step(stream: Stream, rule: RuleState) -> Iterator[tuple[str, list[Seen]]]
     step, time = stream.closed or 0, stream.plan.graph.clock.time
     outside = _outside(rule.gate) if rule.gate is not None and not rule.gate.value else None
     for clause in rule.clauses:
-        yield outside or _state(clause, step, time), list(_tree(clause.condition, 0, set()))
+        yield outside or _state(clause, step, time), list(_tree(clause.condition, 0, set(), set()))
     if rule.guard is not None:
-        yield f"{rule.guard.metric.name} is watched for NaN and ±inf", list(_tree(rule.guard.metric, 0, set()))
+        yield f"{rule.guard.metric.name} is watched for NaN and ±inf", list(_tree(rule.guard.metric, 0, set(), set()))
 
 
 def _outside(gate: Gate) -> str:
@@ -268,17 +268,20 @@ def _state(clause: Clause, step: int, time: float) -> str:
     return f"not firing{said}"
 
 
-def _tree(node: nd.Node, depth: int, above: set[nd.Node]) -> Iterator[Seen]:
+def _tree(node: nd.Node, depth: int, above: set[nd.Node], opened: set[nd.Node]) -> Iterator[Seen]:
+    """A node and what it is made of. What a definition is made of is shown where it first comes: `opened` are those."""
     reason = node.why().value if node.is_unknown else ""
     seen = Seen(depth, node.text, _shown(node), reason)
     yield seen
-    if isinstance(node, (nd.MetricNode, nd.Constant)) or node in above or depth > 40:
+    if isinstance(node, (nd.MetricNode, nd.Constant)) or node in above or node in opened or depth > 40:
         return
+    if node.is_root:
+        opened.add(node)
     told: set[tuple[int, str, str]] = set()
     for inner in node.inputs:
         if isinstance(inner, nd.Constant):
             continue
-        for each in _tree(inner, depth + 1, above | {node}):
+        for each in _tree(inner, depth + 1, above | {node}, opened):
             # What a part reads through a step of the evaluator's own is that part once more.
             line = (each.depth, each.text, each.value)
             if line not in told and (each.text, each.value) != (seen.text, seen.value):

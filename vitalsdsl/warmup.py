@@ -77,6 +77,7 @@ class Earliest:
     def __init__(self, scope: Scope, warm_up: bool = True) -> None:
         self.scope = scope
         self.warm_up = warm_up
+        self._asked: dict[tuple[str, str], Delay] = {}
 
     def fires(self, clause: rules.Clause, rule: rules.Rule) -> Delay:
         """The first rung of a clause."""
@@ -105,9 +106,9 @@ class Earliest:
             if meaning is Meaning.LET:
                 family = self.scope.let_family(node.path)
                 let = self.scope.lets.get(node.path) or (family[0] if family is not None else None)
-                return self.known(let.expression) if let is not None else NONE
+                return self._once("known", let.name, self.known, let.expression) if let is not None else NONE
         if isinstance(node, ex.Family) and node.path in self.scope.lets:
-            return self.known(self.scope.lets[node.path].expression)
+            return self._once("known", node.path, self.known, self.scope.lets[node.path].expression)
         return NONE
 
     def true(self, node: ex.Expression) -> Delay:
@@ -160,15 +161,26 @@ class Earliest:
             meaning = self.scope.meaning(node)
             if meaning is Meaning.EVENT and event is not None:
                 # It is false from its first known evaluation on, while its span has not been lived.
-                true = ask == self.true
-                return self._held(ask(event.condition), event.for_) if true else self.known(event.condition)
+                if ask == self.true:
+                    return self._held(self._once("true", node.path, ask, event.condition), event.for_)
+                return self._once("false", node.path, self.known, event.condition)
             if meaning is Meaning.PHASE and phase is not None:
-                return ask(phase.condition) if ask == self.true else self.known(phase.condition)
+                if ask == self.true:
+                    return self._once("true", node.path, ask, phase.condition)
+                return self._once("false", node.path, self.known, phase.condition)
         if isinstance(node, (ex.Before, ex.AtStep, ex.AtEvent, ex.AtEnd)):
             return self._past(node, lambda inner, _=None: ask(inner))
         if isinstance(node, ex.Call):
             return self._call(node, None, lambda inner, _=None: ask(inner), is_true=ask == self.true)
         return self.known(node) if not isinstance(node, _CONDITIONS) else NONE
+
+    def _once(
+        self, question: str, name: str, ask: Callable[[ex.Expression], Delay], definition: ex.Expression
+    ) -> Delay:
+        """What a definition answers; it is gone through once, however often it is named."""
+        if (question, name) not in self._asked:
+            self._asked[question, name] = ask(definition)
+        return self._asked[question, name]
 
     def _compared(self, node: ex.Comparison) -> Delay:
         return _all(self.known(o, implicit_subject(node, o, self.scope)) for o in node.operands)
