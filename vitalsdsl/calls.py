@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from vitalsdsl import expressions as ex
 from vitalsdsl import nodes as nd
+from vitalsdsl import operations as op
 from vitalsdsl.formatter import expression_text
 from vitalsdsl.graph import in_order
 from vitalsdsl.kernels.accepted import Accepted
@@ -55,7 +56,7 @@ def call(compiler: Compiler, node: ex.Call, setting: Setting) -> nd.Node:
         return _share(compiler, node, function, setting)
     if issubclass(function, base.Elementwise):
         inputs = [compiler.expression(a.value, setting) for a in node.arguments]
-        build = nd.ElementwiseCondition if function.result is Kind.CONDITION else nd.Elementwise
+        build = op.ElementwiseCondition if function.result is Kind.CONDITION else op.Elementwise
         return build(expression_text(node), inputs, function.value)
     assert issubclass(function, base.Stateful)
     bound = _bind(compiler, node, function, setting)
@@ -210,7 +211,7 @@ def has_family(node: ex.Node) -> bool:
 
 def _aggregate(compiler: Compiler, node: ex.Call, function: type[base.Aggregate], setting: Setting) -> nd.Node:
     argument = node.arguments[0].value
-    build = nd.AggregateCondition if function.result is Kind.CONDITION else nd.AggregateNode
+    build = op.AggregateCondition if function.result is Kind.CONDITION else op.AggregateNode
     made = build(expression_text(node), function.value, function.name in ("any", "all", "count"))
 
     def join(star: str) -> None:
@@ -222,7 +223,7 @@ def _aggregate(compiler: Compiler, node: ex.Call, function: type[base.Aggregate]
 
 
 def _share(compiler: Compiler, node: ex.Call, function: type[base.Function], setting: Setting) -> nd.Node:
-    made = nd.Share(expression_text(node), function.value)  # type: ignore[attr-defined]
+    made = op.Share(expression_text(node), function.value)  # type: ignore[attr-defined]
     families: Sequence[ex.Expression] = [argument.value for argument in node.arguments]
     for family, members in zip(families, (made.parts, made.of)):
         assert isinstance(family, ex.Family)
@@ -230,7 +231,7 @@ def _share(compiler: Compiler, node: ex.Call, function: type[base.Function], set
     return made
 
 
-def _joiner(compiler: Compiler, made: nd.Share, path: str, members: list[nd.Stream]) -> Callable[[str], None]:
+def _joiner(compiler: Compiler, made: op.Share, path: str, members: list[op.Stream]) -> Callable[[str], None]:
     def join(star: str) -> None:
         member = compiler.member_of(path, star)
         members.append(member)

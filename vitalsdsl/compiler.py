@@ -8,6 +8,7 @@ from typing import Any
 
 from vitalsdsl import expressions as ex
 from vitalsdsl import nodes as nd
+from vitalsdsl import operations as op
 from vitalsdsl import rules
 from vitalsdsl.calls import aggregate_of, call, has_family, streams_of_call
 from vitalsdsl.formatter import expression_text
@@ -279,23 +280,23 @@ class Compiler:
             return False
         below = node.pacers if isinstance(node, Root) and node.on is not None else node.inputs
         inner_open = [self._stale_limits(inner, limits, seen) for inner in below]
-        return isinstance(node, (nd.AggregateNode, nd.Share)) or True in inner_open
+        return isinstance(node, (op.AggregateNode, op.Share)) or True in inner_open
 
     def _negative(self, node: ex.Negative, setting: Setting) -> nd.Node:
-        return nd.Negative(expression_text(node), [self.expression(node.operand, setting)])
+        return op.Negative(expression_text(node), [self.expression(node.operand, setting)])
 
     def _arithmetic(self, node: ex.Arithmetic, setting: Setting) -> nd.Node:
         operands = [self.expression(operand, setting) for operand in node.operands]
         if len(operands) == 2:
-            return nd.Arithmetic(expression_text(node), node.operator, *operands)
-        return nd.ArithmeticChain(expression_text(node), node.operators, operands)
+            return op.Arithmetic(expression_text(node), node.operator, *operands)
+        return op.ArithmeticChain(expression_text(node), node.operators, operands)
 
     def _comparison(self, node: ex.Comparison, setting: Setting) -> nd.Node:
         operands = [self.expression(self._with_subject(node, o), setting) for o in node.operands]
         links: list[nd.Node] = []
         for symbol, left, right in zip(node.operators, operands, operands[1:]):
-            links.append(nd.Comparison(f"{left.text} {symbol} {right.text}", symbol, left, right))
-        return links[0] if len(links) == 1 else nd.And(expression_text(node), links)
+            links.append(op.Comparison(f"{left.text} {symbol} {right.text}", symbol, left, right))
+        return links[0] if len(links) == 1 else op.And(expression_text(node), links)
 
     def _with_subject(self, comparison: ex.Comparison, operand: ex.Expression) -> ex.Expression:
         """The operand with `baseline(500)` written out as `baseline(grad_norm, 500 steps)`.
@@ -319,13 +320,13 @@ class Compiler:
         return sum(a.keyword is None for a in node.arguments) < len(function.positional())
 
     def _not(self, node: ex.Not, setting: Setting) -> nd.Node:
-        return nd.Not(expression_text(node), [self.expression(node.operand, setting)])
+        return op.Not(expression_text(node), [self.expression(node.operand, setting)])
 
     def _and(self, node: ex.And, setting: Setting) -> nd.Node:
-        return nd.And(expression_text(node), [self.expression(part, setting) for part in node.operands])
+        return op.And(expression_text(node), [self.expression(part, setting) for part in node.operands])
 
     def _or(self, node: ex.Or, setting: Setting) -> nd.Node:
-        return nd.Or(expression_text(node), [self.expression(part, setting) for part in node.operands])
+        return op.Or(expression_text(node), [self.expression(part, setting) for part in node.operands])
 
     def _is(self, node: ex.Is, setting: Setting) -> nd.Node:
         target = node.operand
@@ -335,7 +336,7 @@ class Compiler:
         else:
             assert isinstance(target, ex.Name)
             path = self.path(target, setting)
-        return nd.Is(expression_text(node), self.metrics.node(path), node.state, node.negated)
+        return op.Is(expression_text(node), self.metrics.node(path), node.state, node.negated)
 
     def _missing(self, node: ex.Missing, setting: Setting) -> nd.Node:
         extent = self.extent(node.length)
@@ -343,10 +344,10 @@ class Compiler:
         declared, _ = self.metrics.declared(target.text)
         every = declared is not None and declared.every is not None
         by_time = extent.unit == TIME
-        return nd.Missing(expression_text(node), target, extent.size, by_time, self.graph.clock, every)
+        return op.Missing(expression_text(node), target, extent.size, by_time, self.graph.clock, every)
 
     def _stalled(self, node: ex.Stalled, setting: Setting) -> nd.Node:
-        stalled = nd.Stalled(expression_text(node), self.extent(node.length).size)
+        stalled = op.Stalled(expression_text(node), self.extent(node.length).size)
         self.graph.stalled.append(stalled)
         return stalled
 
@@ -356,7 +357,7 @@ class Compiler:
 
     def _at_least(self, node: ex.AtLeast, setting: Setting) -> nd.Node:
         inputs = [self.expression(c, setting) for c in node.conditions]
-        return nd.AtLeast(expression_text(node), inputs, node.count)
+        return op.AtLeast(expression_text(node), inputs, node.count)
 
     def event_like(self, node: ex.Expression, setting: Setting) -> Event:
         """A named event, or the edges of a raw condition."""

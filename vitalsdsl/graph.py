@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from vitalsdsl import nodes as nd
+from vitalsdsl import operations as op
 from vitalsdsl.kernels.state import State
 from vitalsdsl.signals import Reference, Root
 
@@ -28,7 +29,7 @@ class Graph:
         """Roots, too, but made in another order where names come at once that first came one by one: saved by name."""
         self.states: list[State] = []
         self.references: list[Reference] = []
-        self.stalled: list[nd.Stalled] = []
+        self.stalled: list[op.Stalled] = []
         self.memo: dict[Any, Any] = {}
         self.order: list[nd.Node] = []
         self._reads: dict[nd.Node, tuple[frozenset[str], bool]] = {}

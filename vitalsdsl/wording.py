@@ -6,6 +6,7 @@ import math
 from typing import TYPE_CHECKING
 
 from vitalsdsl import nodes as nd
+from vitalsdsl import operations as op
 from vitalsdsl import rules
 from vitalsdsl.rules import Level
 from vitalsdsl.types import Reason
@@ -42,7 +43,7 @@ def evidence(node: nd.Node, values: dict[str, float], seen: set[nd.Node] | None 
     if isinstance(node, nd.Constant) or node in seen:
         return
     seen.add(node)
-    if isinstance(node, (nd.MetricNode, nd.Fresh, nd.Function, nd.CounterNode, nd.Missing)) or (
+    if isinstance(node, (nd.MetricNode, nd.Fresh, nd.Function, nd.CounterNode, op.Missing)) or (
         node.is_root and not node.is_condition
     ):
         if not node.is_condition:
@@ -66,17 +67,17 @@ def distance(node: nd.Node, measured: dict[nd.Node, float] | None = None) -> flo
 
 
 def _distance(node: nd.Node, measured: dict[nd.Node, float]) -> float:
-    if isinstance(node, nd.Comparison):
+    if isinstance(node, op.Comparison):
         left, right = node.left.value, node.right.value
         gap = left - right if node.symbol in (">", ">=") else right - left
         if node.symbol in ("==", "!=") or gap != gap:
             return math.nan
         margin: float = gap / abs(right) if right not in (0.0, math.inf, -math.inf) else gap
         return margin
-    if isinstance(node, (nd.And, nd.Or)):
+    if isinstance(node, (op.And, op.Or)):
         known = [d for inner in node.inputs if (d := distance(inner, measured)) == d]
-        return (min(known) if isinstance(node, nd.And) else max(known)) if known else math.nan
-    if isinstance(node, nd.Not):
+        return (min(known) if isinstance(node, op.And) else max(known)) if known else math.nan
+    if isinstance(node, op.Not):
         return -distance(node.inputs[0], measured)
     if node.is_root and node.is_condition and node.inputs:
         return distance(node.inputs[0], measured)

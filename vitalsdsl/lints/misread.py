@@ -98,12 +98,16 @@ class StarInName(Lint):
                                  "no family", f'a family is written `metric {metric.name}/{stars} = "{starred}"`')  # fmt: skip
 
 
-_SAID_ALREADY = dict.fromkeys("level name rule_name title message severity run run_name run_id policy".split(), "")
-_SAID_ALREADY |= dict.fromkeys("time timestamp date".split(), "")
-_SAID_ALREADY |= dict.fromkeys(
-    "value metric_value current threshold".split(), "name the metric itself, such as `{{{0}}}`"
-)
-_SAID_ALREADY["member"] = "`{{member}}` is for rules with `each m in FAMILY`"
+_SAID = "every alert says it already: leave it out"
+_VALUE = "name the metric itself, such as `{{{0}}}`"
+_NO_METRICS = {
+    **dict.fromkeys(
+        "level name rule_name title message severity run run_name run_id policy time timestamp date".split(), _SAID
+    ),
+    **dict.fromkeys("value metric_value current threshold".split(), _VALUE),
+    "member": "`{{member}}` is for rules with `each m in FAMILY`",
+}
+"""What other tools put into a message so, and what to write here; `{0}` is a metric of the rule."""
 
 
 class WordInMessage(Lint):
@@ -119,11 +123,11 @@ class WordInMessage(Lint):
             parts = rule.body.because.parts if rule.body.because is not None else ()
             for part in parts:
                 name = part.expression if isinstance(part, rules.TemplateField) else None
-                if not isinstance(name, ex.Name) or name.quoted or name.path not in _SAID_ALREADY or name.path in read:
+                if not isinstance(name, ex.Name) or name.quoted or name.path not in _NO_METRICS or name.path in read:
                     continue
                 own = at.scope.meaning(name) is not Meaning.METRIC or name.path in at.scope.metrics
                 if not own and (rule.each is None or name.path not in ("member", rule.each.member)):
                     metric = next((n.path for n in at.within(rule.body.clauses[0].condition, ex.Name)), "loss")
-                    help_ = _SAID_ALREADY[name.path].format(metric) or "every alert says it already: leave it out"
+                    help_ = _NO_METRICS[name.path].format(metric)
                     yield self.found(f"`{{{name.path}}}` shows a metric called `{name.path}`", name.span,
                                      "is it logged?", help_)  # fmt: skip

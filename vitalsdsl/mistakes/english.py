@@ -23,6 +23,7 @@ _PHRASES = [
     (rf"{_BECOMES}at\s+most\s+{_BOUND}", "{x} <= {bound}"),
     (rf"equals\s+{_BOUND}", "{x} == {bound}"),
     (r"(?:between|in)\s+(?P<low>\S+?)\s*(?:and|\.\.|,)\s*(?P<high>[^\s,]+)", "{low} < {x} < {high}"),
+    (r"(?:does\s+not|stops)\s+(?:improve?|improving|decreas\w+|fall\w*)\b", "not falling({x}, 1000 steps)"),
     (rf"{_UP}{_BY}(?<=%)", "growth({x}, 100 steps) > {by}"),
     (rf"{_DOWN}{_BY}(?<=%)", "growth({x}, 100 steps) < -{by}"),
     (rf"{_UP}{_BY}", "delta({x}, 100 steps) > {by}"),
@@ -80,7 +81,15 @@ def multiples(p: Place) -> Diagnostic | None:
 
 def joined(p: Place) -> Diagnostic | None:
     """`loss > 3 unless step < 1000`."""
-    by = {"if": "and", "where": "and", "while": "and", "unless": "and not", "but": "and", "except": "and not"}
+    by = {
+        "if": "and",
+        "during": "and",
+        "where": "and",
+        "while": "and",
+        "unless": "and not",
+        "but": "and",
+        "except": "and not",
+    }
     if p.word in by and "COMPARE" in p.expected and "ARROW" in p.expected:
         return p.error("V027", f"`{p.word}` joins no conditions", "not known here", f"write `{by[p.word]}`")
     return None

@@ -34,6 +34,9 @@ def side_by_side(p: Place) -> Diagnostic | None:
     if previous in ACTIONS and p.word in ACTIONS:
         return p.error("V034", f"no comma between `{previous}` and `{p.word}`", "a second action",
                        f"write `{previous}, {p.word}`")  # fmt: skip
+    if previous == "notify" and is_word and "LPAR" in p.expected:
+        return p.error("V033", "the channel stands in parentheses", "no `(` before this",
+                       f'write `notify("{p.word}")`')  # fmt: skip
     if "COMPARE" in p.expected and is_name(previous) and (previous in registry() or previous in aggregates()):
         if re.match(r"[\w\"]", p.rest) and p.word not in RESERVED:
             return p.error("V033", f"what `{previous}` is about stands in parentheses", "no `(` before this",
