@@ -12,6 +12,7 @@ from vitalsdsl.policy import read
 LEVELS = ("yellow", "orange")
 SHAPES: dict[str, Callable[[int], str]] = {
     "rules without names": lambda n: "\n".join(f"when loss > {i} for 20 steps -> yellow" for i in range(n)),
+    "rules with names": lambda n: "\n".join(f"rule r{i} {{ when m{i} > 3 for 20 steps -> yellow }}" for i in range(n)),
     "rules of two levels": lambda n: "\n".join(f"when loss > {i} -> {LEVELS[i % 2]}" for i in range(n)),
     "clauses of one rule": lambda n: "rule a {" + "\n".join(f"when loss > {i} -> {LEVELS[i % 2]}" for i in range(n)) + "}",
     "rules that inhibit": lambda n: "\n".join(

@@ -320,12 +320,14 @@ class _Joining:
     def _name_rules(self, kept: list[Piece], names: dict[str, str]) -> None:
         """Rules of one clause give way: to rules whose name is written, then to those before them."""
         rules_here = [p.statement for p in kept if isinstance(p.statement, rules.Rule)]
+        giving_way = [r for r in rules_here if not r.written and (r.name in self._rules or r.name in self._written)]
+        if not giving_way:
+            return  # as most do: all names together are only gathered for one that does not
         taken = set(self._rules) | self._written | {rule.name for rule in rules_here}
         tried: dict[str, int] = {}
-        for rule in rules_here:
-            if not rule.written and (rule.name in self._rules or rule.name in self._written):
-                names[rule.name] = unique(rule.name, taken, tried)
-                taken.add(names[rule.name])
+        for rule in giving_way:
+            names[rule.name] = unique(rule.name, taken, tried)
+            taken.add(names[rule.name])
 
     def _clashes(self, piece: Piece) -> bool:
         statement = piece.statement
