@@ -92,6 +92,7 @@ def watch(home: Path, *runs: ScriptedRun, once: bool = True, is_open: bool = Fal
 
 @pytest.fixture(autouse=True)
 def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(watcher, "SETTLE", 0.0)
     monkeypatch.setattr(watcher._dice, "uniform", lambda low, high: 0.0)
 
 

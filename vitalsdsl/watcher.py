@@ -39,6 +39,10 @@ MOST_PATIENT = 300.0
 PATIENT = Retry(attempts=100_000, first=1.0, most=MOST_PATIENT, total=86_400.0)
 """For how long a watcher tries to deliver: a tracker that is down for an hour must not cost an alert."""
 
+SETTLE = 2.5
+"""Seconds between the looks of `once` at a run that goes on, until two bring nothing: the newest points, and the word
+that a run is over, are given only once nothing more comes."""
+
 _AT_THE_END = 10.0
 
 _WORKERS = 8
@@ -75,6 +79,7 @@ class _Run:
     failures: int = 0
     is_off: bool = False
     is_over: bool = False
+    quiet: int = 0
     leased: float = -LEASE
     notes: set[str] = field(default_factory=set)
 
@@ -265,6 +270,10 @@ class Watcher:
                 self._schedule(run, LOOK_AGAIN)
         elif not once:
             self._schedule(run, run.feed.interval * _dice.uniform(0.9, 1.1))
+        else:
+            run.quiet = 0 if reading.rows else run.quiet + 1
+            if run.quiet < 2:
+                self._schedule(run, SETTLE)
 
     def _say_once(self, run: _Run, text: str) -> None:
         if text not in run.notes:

@@ -40,6 +40,7 @@ class Seen(Shows):
 @pytest.fixture(autouse=True)
 def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(watcher._dice, "uniform", lambda low, high: 0.0)
+    monkeypatch.setattr(watcher, "SETTLE", 0.0)
     monkeypatch.setattr(feed, "MOST_POINTS", 9)
 
 
