@@ -29,6 +29,7 @@ wheel-test: $(VENV)/dev-installed
 # What older releases of W&B write, each installed into an environment of its own: some minutes, and not part of `test`.
 matrix: $(VENV)/dev-installed
 	$(BIN)/python tests/wandb/older_sdks.py
+	$(BIN)/python -m tests.mlflow.older_versions
 
 update: $(VENV)/dev-installed
 	$(BIN)/python -m pytest --update

@@ -1,7 +1,8 @@
-"""Run by hand against another version of MLflow: `python tests/mlflow/older_versions.py PYTHON`.
+"""Reads from the servers of several releases of MLflow: `python -m tests.mlflow.older_versions [VERSION…]`, or `make matrix`.
 
-PYTHON is the interpreter of an environment that has that version; its server is started here, points are logged through
-its REST interface, late and resumed ones among them, and the feed must give each once and in the order of a recorded run.
+Each release gets an environment of its own, in a folder that is deleted afterwards, and its server is started there. Points
+are logged through its REST interface, late and resumed ones among them; the feed must give each once, and in the order of
+a recorded run. Run by hand, as it installs some 900 MB for each; not part of the tests.
 """
 
 from __future__ import annotations
@@ -15,6 +16,8 @@ import subprocess
 import sys
 import tempfile
 import time
+import venv
+from collections.abc import Sequence
 from pathlib import Path
 
 import requests
@@ -26,7 +29,21 @@ from vitalsdsl.points import Rewind
 BEGAN = 1_700_000_000_000
 
 
-def main(python: str) -> None:
+VERSIONS = {"2.22.1": ["sqlalchemy<2.1"], "3.17.2": []}
+"""What each needs beside itself: an older release breaks with libraries that are newer than it."""
+
+
+def main(versions: Sequence[str]) -> None:
+    for version in versions:
+        with tempfile.TemporaryDirectory() as folder:
+            venv.create(folder, with_pip=True)
+            python = f"{folder}/bin/python"
+            needs = [f"mlflow=={version}", *VERSIONS.get(version, [])]
+            subprocess.run([python, "-m", "pip", "install", "--quiet", *needs], check=True)
+            serve(python)
+
+
+def serve(python: str) -> None:
     with tempfile.TemporaryDirectory() as folder, socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
@@ -88,4 +105,4 @@ def check(uri: str) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    main(sys.argv[1:] or list(VERSIONS))
