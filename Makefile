@@ -10,7 +10,7 @@ demo: $(VENV)/demo-installed
 	$(BIN)/vitals demo
 
 test: $(VENV)/dev-installed
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest --numprocesses 2 --dist loadfile
 
 lint: $(VENV)/dev-installed
 	$(BIN)/ruff check .
