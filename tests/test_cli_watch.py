@@ -146,6 +146,7 @@ def test_channels_without_their_package_are_said_before_anything_is_watched(
     project: Path, run: ScriptedRun, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (project / "vitals.toml").write_text('[channels.team]\nurl = "env:TEAM"\n')
+    (project / "p.vitals").write_text('rule hot { when loss > 3 -> orange do alert, notify("team") }\n')
     monkeypatch.setattr("vitalsdsl.channels.entry_points", lambda group: [])
     result = call("--once", "p.vitals", "mlflow:abc")
     assert result.exit_code == 2 and "pip install 'vitalsdsl[notify]'" in result.output and not run.port.alerts

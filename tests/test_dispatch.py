@@ -362,7 +362,7 @@ def test_a_decision_is_data() -> None:
 
 
 def test_what_makes_no_sense_is_refused_at_the_start() -> None:
-    with pytest.raises(PolicyError, match="did you mean `rollback`"):
+    with pytest.raises(PolicyError, match="there is no action `rolback`"):
         dispatcher("rule a { when loss > 3 -> red do rolback }")
     with pytest.raises(UsageError, match="there is no action `reboot` to allow"):
         dispatcher(three(), allow={"reboot"})

@@ -152,7 +152,9 @@ class Dispatcher:
             jobs = [
                 Job(port, "keep the policy", partial(port.record_policy, policy)) for port in self._able(Ability.POLICY)
             ]
-            self._submit([], jobs)
+            self._submit(
+                [], jobs + self._tag_jobs()
+            )  # green, too: a run that is well is told from one that is not watched
 
     def flush(self, timeout: float = 10.0) -> bool:
         """Wait until all that was decided is done; False where the time was too short."""

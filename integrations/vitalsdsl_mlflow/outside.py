@@ -17,6 +17,7 @@ from vitalsdsl.rules import Level
 from vitalsdsl.tracker import Ability, Alert, PolicyCopy, Port, facts, json_line
 from vitalsdsl.verdict import Transition
 from vitalsdsl_mlflow.description import DESCRIPTION, RULE, described, summary
+from vitalsdsl_mlflow.headline import Headline
 from vitalsdsl_mlflow.port import MAX_TAG, _id, _tag_name
 from vitalsdsl_mlflow.rest import NotThere, Rest
 from vitalsdsl_mlflow.server import Server, snapshot_of
@@ -153,10 +154,12 @@ class OutsidePort(Port):
         self._hands = hands
         self._policy = policy
         self._policies: dict[str, PolicyCopy] = {}
+        self._headline = Headline()
         artifacts = {Ability.RECORD} if hands.has_artifacts else set()
         self.can = frozenset({Ability.TAG, Ability.ALERT, Ability.POLICY} | artifacts)
 
     def tag_level(self, level: Level) -> None:
+        self._headline.stands(level)
         self._tag({"vitals.level": level.word})
         self._describe()
 
@@ -176,7 +179,8 @@ class OutsidePort(Port):
         }
         if self._hands.has_artifacts:
             self._append(_ALERTS, {alert.id: json_line(record)})
-        self._tag({"vitals.alert": f"{alert.title}: {alert.text}"[:MAX_TAG]})
+        if self._headline.takes(alert.level):
+            self._tag({"vitals.alert": f"{alert.title}: {alert.text}"[:MAX_TAG]})
         self._describe()
 
     def record(self, transitions: Sequence[Transition]) -> None:

@@ -18,6 +18,7 @@ from typing import Any, TypeVar
 from vitalsdsl.rules import Level
 from vitalsdsl.tracker import Ability, Alert, PolicyCopy, Port, facts, json_line, kept_as
 from vitalsdsl.verdict import Transition
+from vitalsdsl_mlflow.headline import Headline
 from vitalsdsl_mlflow.tap import ours
 
 MAX_TAG = 8000
@@ -103,9 +104,11 @@ class MlflowPort(Port):
         self._policies: dict[str, PolicyCopy] = {}
         self._shown: dict[str, str] | None = None
         self._lines: dict[str, list[str]] = {}
+        self._headline = Headline()
 
     @_quietly
     def tag_level(self, level: Level) -> None:
+        self._headline.stands(level)
         self._client.set_tag(self._run, "vitals.level", level.word)
 
     @_quietly
@@ -136,7 +139,8 @@ class MlflowPort(Port):
             lines.append(json_line({"id": alert.id, "at": time.time(), "level": alert.level.word, "title": alert.title,
                                 "text": alert.text}))  # fmt: skip
         self._write(_ALERTS, lines)
-        self._client.set_tag(self._run, "vitals.alert", f"{alert.title}: {alert.text}"[:MAX_TAG])
+        if self._headline.takes(alert.level):
+            self._client.set_tag(self._run, "vitals.alert", f"{alert.title}: {alert.text}"[:MAX_TAG])
 
     @_quietly
     def record(self, transitions: Sequence[Transition]) -> None:

@@ -1,0 +1,31 @@
+"""Which alert a run shows as its headline, the tag `vitals.alert`."""
+
+from __future__ import annotations
+
+from vitalsdsl.rules import Level
+
+
+class Headline:
+    """The newest alert, but none that is milder while a worse one still stands.
+
+    >>> headline = Headline()
+    >>> headline.takes(Level.RED), headline.stands(Level.RED), headline.takes(Level.YELLOW)
+    (True, None, False)
+    >>> headline.stands(Level.YELLOW), headline.takes(Level.YELLOW)
+    (None, True)
+    """
+
+    def __init__(self) -> None:
+        self._level = Level.GREEN
+        self._shown = Level.GREEN
+
+    def stands(self, level: Level) -> None:
+        """The run's level is this one now."""
+        self._level = level
+
+    def takes(self, level: Level) -> bool:
+        """Whether an alert of this level becomes the headline."""
+        if level < self._shown <= self._level:
+            return False
+        self._shown = level
+        return True
