@@ -9,7 +9,6 @@ import click
 
 from vitalsdsl import folders
 from vitalsdsl.cli.app import EXIT_FINDINGS, fail
-from vitalsdsl.configuration import known_channels
 from vitalsdsl.diagnostic import Diagnostic, Severity, render
 from vitalsdsl.errors import VitalsError
 from vitalsdsl.lints.base import explain
@@ -54,10 +53,16 @@ def _findings(name: str) -> list[Diagnostic]:
         source = standard_input()
         if isinstance(source, Diagnostic):
             return [source]
-        return read(source.name, text=source.text, channels=known_channels)[1]
+        return read(source.name, text=source.text, channels=_channels)[1]
     if not is_elsewhere(name) and not Path(name).is_file():
         fail(f"{name} is no file" if Path(name).exists() else f"there is no file {name}")
-    return read(name, tested=_tested(name), channels=known_channels)[1]
+    return read(name, tested=_tested(name), channels=_channels)[1]
+
+
+def _channels() -> frozenset[str] | None:
+    """The channels that are configured here. What reads them is loaded only for a policy that sends messages."""
+    known: frozenset[str] | None = importlib.import_module("vitalsdsl.configuration").known_channels()
+    return known
 
 
 def _tested(name: str) -> dict[str, set[str]] | None:
