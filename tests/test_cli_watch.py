@@ -84,8 +84,7 @@ def test_a_level_that_is_reached_can_fail_a_cron_job(project: Path, run: Scripte
 
 def test_requests_go_to_the_control_folder_where_one_is_named(project: Path, run: ScriptedRun) -> None:
     run.port.can = frozenset()
-    assert "not pause: no training here takes requests" in call("--once", "p.vitals", "mlflow:abc").stdout
-    run.port.can = frozenset()
+    assert "   does: nothing: nothing here takes what it asks for" in call("--once", "p.vitals", "mlflow:abc").stdout
     call("--once", "--home", "other", "--control", "control", "p.vitals", "mlflow:abc")
     asked = CliRunner().invoke(vitals, ["requests", "a", "--control", "control"])
     assert asked.stdout.split(maxsplit=1)[1] == "open  pause by hot at step 12: loss is 4\n"

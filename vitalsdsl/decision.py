@@ -31,6 +31,10 @@ _NOBODY = {
 }
 
 
+_NOBODY_AT_ALL = "nothing here takes what it asks for"
+_TAGS_ONLY = frozenset({"superseded", "green", "milder", "history"})
+
+
 @dataclass(frozen=True)
 class Withheld:
     """Why something is not done: a word for tools, and a sentence for people."""
@@ -75,12 +79,17 @@ class Decision:
 
     @cached_property
     def text(self) -> str:
-        """In one line: `alert, tag, pause`, or `nothing: cooldown of grad_norm_high until step 8620`."""
+        """In one line: `alert, tag, pause`, or `nothing: cooldown of grad_norm_high until step 8620`.
+
+        That nobody here takes an action which the policy does not name is not worth a word each time.
+        """
         if self.withheld is not None:
-            return f"nothing: {self.withheld.text}"
+            kind = "only the tags" if self.withheld.kind in _TAGS_ONLY else "nothing"
+            return f"{kind}: {self.withheld.text}"
+        withheld = [(d.asked, d.withheld) for d in self.deeds if d.withheld is not None]
         parts = [", ".join(d.asked.text for d in self.done) or "nothing"]
-        parts += [f"not {d.asked.text}: {d.withheld.text}" for d in self.deeds if d.withheld is not None]
-        return "; ".join(parts)
+        parts += [f"not {a.text}: {w.text}" for a, w in withheld if w.kind != "nobody" or not a.by_default]
+        return "; ".join(parts) if len(parts) > 1 or self.done else f"nothing: {_NOBODY_AT_ALL}"
 
     def as_dict(self) -> dict[str, Any]:
         """As a JSON object."""
@@ -96,7 +105,7 @@ class Decision:
 
 @dataclass(frozen=True)
 class Surroundings:
-    """What a decision depends on beside policy and ledger. `dry`: nobody is asked, so nobody needs to listen.
+    """What a decision depends on beside policy and ledger. `dry`: nothing is done; `deaf`: nobody needs to listen for it.
 
     `listeners` are the names of ports by what they take, `channels` those by the channel that they reach. A request
     lives for `lifetime` seconds.
@@ -107,6 +116,7 @@ class Surroundings:
     listeners: Mapping[Ability, tuple[str, ...]]
     channels: Mapping[str, tuple[str, ...]]
     dry: bool = False
+    deaf: bool = False
     lifetime: float = math.inf
 
     def takers(self, asked: Asked) -> tuple[str, ...]:
@@ -153,7 +163,7 @@ class Decider:
             time = t.time if t.time == t.time or self._around.dry else clock
             now = Instant(self._ledger.lived, time, counters)
             if is_history:
-                decision = self._undone(t, Withheld("history", "it was so before the watch began: tags only"))
+                decision = self._undone(t, Withheld("history", "it was so before the watch began"))
             else:
                 decision = self._decide(t, now, clock, newest)
             record = self._record(decision, id_, now, clock)
@@ -197,11 +207,11 @@ class Decider:
         if self._provisions.of(t.rule).shadow:
             return Withheld("shadow", f"{t.rule} is shadowed: recorded, never acting")
         if t.reason == "superseded":
-            return Withheld("superseded", f"the run went back to step {t.step}: tags only")
+            return Withheld("superseded", f"the run went back to step {t.step}")
         if t.to is Level.GREEN:
-            return Withheld("green", "back to green: tags only")
+            return Withheld("green", "back to green")
         if t.to < t.from_:
-            return Withheld("milder", f"down from {t.from_.word} to {t.to.word}: tags only")
+            return Withheld("milder", f"down from {t.from_.word} to {t.to.word}")
         return None
 
     def _held_back(self, t: Transition, now: Instant, clock: float) -> Withheld | None:
@@ -260,7 +270,7 @@ class Decider:
                 asked, Withheld("too late", f"the run is {age:.0f} s further: too late to ask for `{asked.text}`")
             )
         ports = self._around.takers(asked)
-        if not ports and not self._around.dry:
+        if not ports and not self._around.deaf:
             return Deed(asked, Withheld("nobody", _nobody(asked)))
         counts[asked.name] += 1
         return Deed(asked, None, ports)

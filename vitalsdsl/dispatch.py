@@ -42,7 +42,8 @@ class Dispatcher:
     the journal and ask the ports. A forked child of the process decides and does nothing.
 
     `allow` names the actions that may be done at all (by default every one: pause, rollback and their like are only
-    requests, granted or refused by the training side). With `dry_run` all is decided and nothing done or written.
+    requests, granted or refused by the training side). With `dry_run` all is decided, as the ports would have it if there
+    are any, and nothing done or written.
     `counters` gives the run's `epoch` and `tokens`, for cooldowns and limits measured in those. Raises PolicyError
     where the policy's actions make no sense, UsageError for an unknown name in `allow` and for two ports of one name.
 
@@ -85,8 +86,9 @@ class Dispatcher:
         if any(d.is_error for d in provisions.diagnostics):
             raise PolicyError(provisions.diagnostics)
         self._provisions = provisions
-        self._ports = {} if dry_run else _named_apart(ports)
-        self._listeners = {a: tuple(name for name, port in self._ports.items() if a in port.can) for a in Ability}
+        named = _named_apart(ports)
+        self._ports = {} if dry_run else named
+        self._listeners = {a: tuple(name for name, port in named.items() if a in port.can) for a in Ability}
         self._dry = dry_run
         self._journal = journal.scratch() if dry_run else journal
         self._run = run
@@ -96,8 +98,11 @@ class Dispatcher:
         self._pid = os.getpid()
         self._failed = False
         self._shown: tuple[Level, dict[str, str]] | None = None
-        reached = _reached([self._ports[name] for name in self._listeners[Ability.NOTIFY]])
-        surroundings = Surroundings(run.name, _allowed(allow), self._listeners, reached, dry_run, request_lifetime)
+        reached = _reached([named[name] for name in self._listeners[Ability.NOTIFY]])
+        deaf = dry_run and not named
+        surroundings = Surroundings(
+            run.name, _allowed(allow), self._listeners, reached, dry_run, deaf, request_lifetime
+        )
         self._decider = Decider(provisions, self._journal.ledger(run.name), surroundings)
         self._delivery = Delivery(self._journal, retry or Retry(), clock, start_worker and not dry_run)
         self._at_exit = partial(_close, weakref.ref(self))
@@ -203,7 +208,7 @@ class Dispatcher:
             self._delivery.submit(records, jobs)
 
     def _able(self, ability: Ability) -> Iterable[Port]:
-        return (self._ports[name] for name in self._listeners[ability])
+        return (self._ports[name] for name in self._listeners[ability] if name in self._ports)
 
     def _tag_jobs(self) -> list[Job]:
         level, firing = self._shown = self._decider.shown(self._clock())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from vitalsdsl import expressions as ex
@@ -34,11 +34,13 @@ _CHANNELS = frozenset(
 
 @dataclass(frozen=True)
 class Asked:
-    """One action with its arguments, as a policy asks for it; `text` is how it is written."""
+    """One action with its arguments, as a policy asks for it; `text` is how it is written. One that is asked for
+    `by_default` nobody wrote: it comes with the level."""
 
     action: type[Action]
     arguments: Mapping[str, Any]
     text: str
+    by_default: bool = False
 
     @property
     def name(self) -> str:
@@ -63,7 +65,8 @@ def default_actions(level: Level) -> tuple[Asked, ...]:
     ['alert', 'tag', 'rollback(lr: 90%)']
     """
     texts = {"rollback": "rollback(lr: 90%)"}
-    return tuple(asked(name, arguments, texts.get(name, "")) for name, arguments in DEFAULTS[level])
+    found = (asked(name, arguments, texts.get(name, "")) for name, arguments in DEFAULTS[level])
+    return tuple(replace(one, by_default=True) for one in found)
 
 
 def check_actions(actions: Iterable[rules.Action], params: Params | None = None) -> list[Diagnostic]:
