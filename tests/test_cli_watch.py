@@ -164,8 +164,9 @@ def start(project: Path, *command: str, **more: Any) -> subprocess.Popen[str]:
 def test_a_command_runs_with_the_policy_in_its_environment_and_its_own_exit_code(project: Path) -> None:
     code = "import os, sys; print(os.environ['VITALS_POLICY']); print(sys.argv[1:]); sys.exit(7)"
     child = start(project, sys.executable, "-c", code, "--flag", "x y")
-    out, _ = child.communicate(timeout=120)
+    out, err = child.communicate(timeout=120)
     assert child.returncode == 7
+    assert "no run of MLflow or W&B was logged: the policy watched nothing" in err
     assert out.splitlines() == [str(project / "p.vitals"), "['--flag', 'x y']"]
 
 

@@ -54,13 +54,18 @@ class Unattended:
         self._home = home
         self._before = {feed.uri for feed in inner.find()}
         self._first_seen: dict[str, float] = {}
+        self._ours: set[str] = set()
+        self.patience = PATIENCE
 
     def find(self) -> Sequence[Feed]:
         """Those that were given time to be attached, and were not."""
         now = time.monotonic()
         found = [feed for feed in self._inner.find() if feed.uri not in self._before]
-        patient = [feed for feed in found if now - self._first_seen.setdefault(feed.uri, now) >= PATIENCE]
-        return [feed for feed in patient if not (self._home / file_name(feed.info.name)).exists()]
+        for feed in found:
+            waited = now - self._first_seen.setdefault(feed.uri, now)
+            if waited >= self.patience and not (self._home / file_name(feed.info.name)).exists():
+                self._ours.add(feed.uri)
+        return [feed for feed in found if feed.uri in self._ours]
 
     def close(self) -> None:
         self._inner.close()
@@ -73,7 +78,7 @@ def launch(policy: LoadedPolicy, reference: str, command: Sequence[str], home: P
     """
     environment = {**os.environ, POLICY_VARIABLE: reference, HOME_VARIABLE: str(home.absolute())}
     launchers: list[Any] = [point.load() for point in entry_points(group=GROUP)]
-    targets: list[Target] = []
+    targets: list[Unattended] = []
     for launcher in launchers:
         environment |= launcher.environment(environment)
         folder = launcher.folder(environment)
@@ -90,14 +95,17 @@ def launch(policy: LoadedPolicy, reference: str, command: Sequence[str], home: P
     if watcher is not None:
         watcher.stop()
         thread.join(30.0)
+        for one in targets:
+            one.patience = 0.0  # the training is over: whatever is not attached by now never will be
+        _watch(Watcher([Assignment(t, policy) for t in targets], home, shows=shows), once=True)
     return code
 
 
-def _watch(watcher: Watcher | None) -> None:
+def _watch(watcher: Watcher | None, once: bool = False) -> None:
     if watcher is None:
         return
     try:
-        watcher.run()
+        watcher.run(once)
     except VitalsError as error:
         logger.warning("vitals: runs are not watched from outside: %s", error)
 
@@ -117,6 +125,12 @@ def _wait(child: subprocess.Popen[bytes]) -> int:
         for number, before in kept:
             signal.signal(number, before)
     return 128 - code if code < 0 else code
+
+
+def was_watched(home: Path, since: float) -> bool:
+    """Whether any run has been watched since a unix time: its journal or the state of its rules was written."""
+    written = (*home.glob("*/*.journal.jsonl"), *home.glob("*/*.state.json"))
+    return any(path.stat().st_mtime >= since for path in written)
 
 
 def levels_reached(home: Path, since: float) -> list[tuple[str, list[dict[str, Any]]]]:

@@ -10,7 +10,7 @@ import click
 from vitalsdsl.cli.output import coloured
 from vitalsdsl.diagnostic import printable
 from vitalsdsl.journal import home_of
-from vitalsdsl.launching import launch, levels_reached
+from vitalsdsl.launching import launch, levels_reached, was_watched
 from vitalsdsl.policy import load
 from vitalsdsl.watcher import Shows
 
@@ -41,6 +41,8 @@ def command(ctx: click.Context, policy: str, command_line: tuple[str, ...], home
         raise click.UsageError("no command given: vitals run POLICY -- python train.py")
     began = time.time()
     code = launch(loaded, reference, words, home_of(home), _OnStderr())
+    if not was_watched(home_of(home), began):
+        click.echo("vitals: no run of MLflow or W&B was logged: the policy watched nothing", err=True)
     _summary(home_of(home), began)
     ctx.exit(code)
 
