@@ -67,6 +67,8 @@ class ScriptedFeed:
 
 
 class ScriptedTarget:
+    tells_feeds = False
+
     def __init__(self, *runs: ScriptedRun, is_open: bool = False) -> None:
         self.runs = list(runs)
         self.is_open = is_open

@@ -349,7 +349,7 @@ def test_a_watcher_killed_at_any_instant_loses_no_alert_and_repeats_no_request(t
         if child:
             return child
         try:
-            run = ScriptedRun("a", events, at_a_time=40)
+            run = ScriptedRun("a", events, at_a_time=10)
             run.go_on(over=True)
             run.port.can = frozenset()
             watched.SAVE_EVERY = 0.005
@@ -360,7 +360,7 @@ def test_a_watcher_killed_at_any_instant_loses_no_alert_and_repeats_no_request(t
     kills = 0
     for _ in range(100):
         child = watch_in_a_child()
-        time.sleep(dice.uniform(0.0, 0.25))
+        time.sleep(dice.uniform(0.0, 0.08))
         os.kill(child, signal.SIGKILL)
         kills += os.WIFSIGNALED(os.waitpid(child, 0)[1])
         if kills >= 25:

@@ -7,6 +7,7 @@ read twice or left out.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.metadata import EntryPoint, entry_points
@@ -76,6 +77,11 @@ class Target(Protocol):
     def is_open(self) -> bool:
         """Whether further runs may turn up: of a project, unlike of one run."""
 
+    @property
+    def tells_feeds(self) -> bool:
+        """Whether `find` also tells the feeds that it gives how their runs stand, so that their next readings ask less: then
+        it is worth calling as often as they are read."""
+
     def find(self) -> Sequence[Feed]:
         """The runs that are there now, the oldest first. Called again and again, and cheap: one request or a few.
 
@@ -90,12 +96,19 @@ class Target(Protocol):
 class Wanted:
     """What of a target is to be watched, and how its rows are to be read.
 
-    `tags` must all be on a run, with these values (None: with any, or as a bare tag). With `finished`, runs that have
-    ended are found too. `step_key` is the logged name that is the training step.
+    `tags` must all be on a run, with these values (None: with any, or as a bare tag). Found are the runs that go on, and
+    while a target is looked at again and again, those that came and ended meanwhile. `step_key` is the logged name that
+    is the training step.
     """
 
     tags: Mapping[str, str | None] = field(default_factory=dict)
     finished: bool = False
+    """Whether runs that have ended are found too, whenever that was."""
+    ended_after: float = math.inf
+    """Runs that have ended are found too if they ended, or were made, later than this (unix seconds). Clocks differ: some
+    minutes earlier may be found as well."""
+    begun: frozenset[str] = frozenset()
+    """Runs, by their feeds' `uri`, that were begun and not read to their end: found whatever has become of them."""
     step_key: str | None = None
     may_stop: bool = False
     """Whether a request to stop may be passed on to the tracker's own stop button (W&B)."""

@@ -57,6 +57,10 @@ class Unattended:
         self._ours: set[str] = set()
         self.patience = PATIENCE
 
+    @property
+    def tells_feeds(self) -> bool:
+        return self._inner.tells_feeds
+
     def find(self) -> Sequence[Feed]:
         """Those that were given time to be attached, and were not."""
         now = time.monotonic()

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import contextlib
 import json
+import math
 import os
 import socket
 import sqlite3
 import threading
 import time
 import zlib
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,12 @@ from typing import Any
 from vitalsdsl.errors import StateError
 from vitalsdsl.feeds import Cursor
 from vitalsdsl.journal import is_alive
+
+STORE = "watch.db"
+"""The store's file in a watcher's folder."""
+
+MARGIN = 600.0
+"""How many seconds later than its own clock says a run may have ended."""
 
 LEASE = 60.0
 """Seconds for which a run belongs to the watcher that renewed its lease last."""
@@ -32,6 +39,8 @@ CREATE TABLE IF NOT EXISTS runs (
     uri TEXT, digest TEXT, cursor TEXT, state BLOB, rewinds TEXT, is_over INTEGER, saved REAL, PRIMARY KEY (uri, digest)
 );
 CREATE TABLE IF NOT EXISTS leases (uri TEXT, digest TEXT, holder TEXT, until REAL, PRIMARY KEY (uri, digest));
+CREATE TABLE IF NOT EXISTS visits (target TEXT, digest TEXT, first REAL, at REAL, PRIMARY KEY (target, digest));
+CREATE TABLE IF NOT EXISTS begun (target TEXT, digest TEXT, uri TEXT, PRIMARY KEY (target, digest, uri));
 """
 
 
@@ -43,6 +52,22 @@ class Bookmark:
     state: Mapping[str, Any] | None
     rewinds: tuple[int, ...] = ()
     is_over: bool = False
+
+
+@dataclass(frozen=True)
+class Visit:
+    """When a target was first and last looked at under a policy (unix seconds; infinity: never), and the runs that were
+    found there and have not been read to their end."""
+
+    first: float = math.inf
+    at: float = math.inf
+    begun: frozenset[str] = frozenset()
+
+    @property
+    def ended_after(self) -> float:
+        """Since when a run that has ended may not have been seen. Clocks differ by minutes; what had ended when the target
+        was first looked at is left alone."""
+        return max(self.at - MARGIN, self.first)
 
 
 class Store:
@@ -99,6 +124,52 @@ class Store:
         except sqlite3.Error as error:
             raise StateError(f"{self._path} cannot be written: {error}") from error
 
+    def visit(self, target: str, digest: str) -> Visit:
+        """The last look at a target under a policy. Raises StateError where the file cannot be read."""
+        try:
+            with self._lock:
+                at = self._db.execute(
+                    "SELECT first, at FROM visits WHERE target = ? AND digest = ?", (target, digest)
+                ).fetchone()
+                runs = self._db.execute(
+                    "SELECT uri FROM begun WHERE target = ? AND digest = ?", (target, digest)
+                ).fetchall()
+        except sqlite3.Error as error:
+            raise StateError(f"{self._path} cannot be read: {error}") from error
+        first, last = at or (math.inf, math.inf)
+        return Visit(first, last, frozenset(uri for (uri,) in runs))
+
+    def visited(self, target: str, digest: str, at: float, runs: Iterable[str]) -> None:
+        """A target was looked at, and these runs were found that were not known before: one is not forgotten again until
+        it is `settled`. Raises StateError where that cannot be written."""
+        try:
+            with self._lock, self._whole():
+                self._db.executemany(
+                    "INSERT OR IGNORE INTO begun VALUES (?, ?, ?)", [(target, digest, r) for r in runs]
+                )
+                self._db.execute(
+                    "INSERT INTO visits VALUES (?, ?, ?, ?) ON CONFLICT (target, digest) DO UPDATE SET at = excluded.at",
+                    (target, digest, at, at),
+                )
+        except sqlite3.Error as error:
+            raise StateError(f"{self._path} cannot be written: {error}") from error
+
+    def settled(self, uri: str, digest: str) -> None:
+        """A run has been read to its end, or is there no longer. Where that cannot be written it is looked at once more."""
+        with self._lock, contextlib.suppress(sqlite3.Error):
+            self._db.execute("DELETE FROM begun WHERE uri = ? AND digest = ?", (uri, digest))
+
+    @contextlib.contextmanager
+    def _whole(self) -> Iterator[None]:
+        """All of what is written within, or nothing."""
+        self._db.execute("BEGIN IMMEDIATE")
+        try:
+            yield
+        except BaseException:
+            self._db.execute("ROLLBACK")
+            raise
+        self._db.execute("COMMIT")
+
     def lease(self, uri: str, digest: str, holder: str, now: float) -> bool:
         """Take or renew the right to watch a run under a policy; False while another watcher has it.
 
@@ -130,6 +201,18 @@ class Store:
     def close(self) -> None:
         with self._lock:
             self._db.close()
+
+
+def last_visit(home: Path, target: str, digest: str) -> Visit:
+    """When a target was last looked at, by the store in a folder; never, where there is none yet."""
+    path = home / STORE
+    if not path.is_file():
+        return Visit()
+    store = Store(path)
+    try:
+        return store.visit(target, digest)
+    finally:
+        store.close()
 
 
 def _is_dead(holder: str) -> bool:

@@ -12,9 +12,11 @@ from vitalsdsl.dispatch import Dispatcher
 from vitalsdsl.errors import StateError
 from vitalsdsl.feeds import Batch, Cursor, Feed
 from vitalsdsl.journal import Journal
+from vitalsdsl.logged import WHY_UNKNOWN, Read, Reads
 from vitalsdsl.points import Rewind, Row
 from vitalsdsl.policy import LoadedPolicy
 from vitalsdsl.rules import Level
+from vitalsdsl.session import EARLY
 from vitalsdsl.store import Bookmark, Store
 from vitalsdsl.stream import Stream
 from vitalsdsl.verdict import Transition
@@ -25,6 +27,9 @@ SAVE_EVERY = 30.0
 """Seconds between bookmarks of one run. What comes after the last is read again after a crash, which costs time only."""
 
 _WRITING = 30.0
+
+_STEPS = "steps"
+"""Where the number of closed steps stands, beside the state of the rules."""
 
 
 @dataclass
@@ -83,6 +88,7 @@ class Watched:
         self._saved = time.monotonic()
         self._is_unsaved = False
         self._anew: _Anew | None = None
+        self._steps = 0
         self._newest = math.nan
         self._heard = time.monotonic()
         self._take_up()
@@ -125,7 +131,9 @@ class Watched:
         reading = Reading(rows=len(batch.events), more=batch.more, is_over=batch.is_over)
         reading.notes = [note for note in batch.notes if note not in self._said]
         self._said.update(reading.notes)
+        steps = self._steps
         reading.transitions = self._judge(batch, reading)
+        reading.notes += self._lacking(steps < EARLY <= self._steps, reading.is_over and not self.is_over)
         self.is_over = reading.is_over
         is_history, self._is_history = self._is_history, self._is_history and reading.more
         if reading.transitions:
@@ -141,19 +149,22 @@ class Watched:
             return
         if not self._dispatcher.written(_WRITING):
             return
-        bookmark = Bookmark(self._cursor, self._stream.save(), tuple(self._rewinds), self.is_over)
+        state = {**self._stream.save(), _STEPS: self._steps}
+        bookmark = Bookmark(self._cursor, state, tuple(self._rewinds), self.is_over)
         self._store.keep(self.feed.uri, self.policy.digest, bookmark)
         self._saved, self._is_unsaved = time.monotonic(), False
 
-    def close(self, timeout: float) -> None:
-        """The end of watching, not of the run: its bookmark is written, and what is queued may be finished in time."""
+    def close(self, timeout: float) -> bool:
+        """The end of watching, not of the run: its bookmark is written, and what is queued may be finished in time. Whether
+        nothing is left to do about the run for now."""
         try:
             self.save()
         except StateError as error:
             logger.warning("vitals: %s", error)
-        self._dispatcher.close(timeout)
+        done = self._dispatcher.close(timeout)
         self._journal.close()
         self.feed.close()
+        return done and (self._store is None or not self._is_unsaved)
 
     # ---------------------------------------------------------------- the rules
 
@@ -173,6 +184,7 @@ class Watched:
             self._stream = self._new_stream()
             return
         self._cursor, self._rewinds, self.is_over = kept.cursor, list(kept.rewinds), kept.is_over
+        self._steps = int(kept.state.get(_STEPS, EARLY))
 
     def _judge(self, batch: Batch, reading: Reading) -> list[Transition]:
         """What a batch changes. Where it goes back, the rest of it waits until the run has been read anew."""
@@ -206,7 +218,10 @@ class Watched:
     def _push(self, row: Row) -> list[Transition]:
         if row.time == row.time:
             self._newest = row.time if self._newest != self._newest else max(self._newest, row.time)
-        return self._stream.push_row(row)
+        before = self._stream.closed
+        out = self._stream.push_row(row)
+        self._steps += self._stream.closed != before
+        return out
 
     def _read_anew(self, anew: _Anew, event: Row | Rewind) -> list[Transition]:
         """A run that went back is read from its beginning, a batch at a time: a watcher keeps no history."""
@@ -220,6 +235,19 @@ class Watched:
         out = anew.stream.replace(self._stream, event.step)
         self._stream, self._rewinds, self._anew = anew.stream, anew.rewinds, None
         return out
+
+    def _lacking(self, is_early: bool, is_over: bool) -> list[str]:
+        """What the policy reads and the run does not log: said once when that is likely to be a mistake, and at the end."""
+        if not is_early and not (is_over and self._stream.closed is not None):
+            return []
+        reads, names = Reads(self.policy.policy), self._stream.names
+        lacking: list[Read] = reads.never_logged(names)
+        if not is_over:
+            due = [read for read in lacking if read.is_due(EARLY)]
+            return [f"not logged in the first {EARLY} steps: {reads.told(due, names)}"] if due else []
+        said = [f"never logged: {reads.told(lacking, names)}"] if lacking else []
+        unknown = reads.never_known(self._stream.plan.graph.clock.counter)
+        return said + [f"never known: {name} ({WHY_UNKNOWN[name]})" for name in unknown]
 
     def _tick(self, heard: bool) -> list[Transition]:
         """Time goes by without a point. It is counted on this machine's clock from when the last point was heard of:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import heapq
 import itertools
 import logging
+import math
 import random
 import threading
 import time
@@ -12,6 +13,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from vitalsdsl.attachment import copy_of
 from vitalsdsl.delivery import Retry
@@ -21,7 +23,7 @@ from vitalsdsl.feeds import Feed, Target
 from vitalsdsl.journal import Journal, journal_of, signature
 from vitalsdsl.points import RunInfo
 from vitalsdsl.policy import LoadedPolicy
-from vitalsdsl.store import LEASE, Store
+from vitalsdsl.store import LEASE, STORE, Store
 from vitalsdsl.tracker import Port
 from vitalsdsl.watched import Reading, Watched
 
@@ -29,6 +31,9 @@ logger = logging.getLogger("vitalsdsl")
 
 FIND_EVERY = 30.0
 """Seconds between two looks for new runs."""
+
+MANY = 8
+"""From so many runs of a target on, one look at all of them before each reading is less than a question about each."""
 
 LOOK_AGAIN = 600.0
 """Seconds after which a run that has ended is looked at once more: it may have been resumed."""
@@ -43,6 +48,9 @@ SETTLE = 2.5
 """Seconds between the looks of `once` at a run that goes on, until two bring nothing: the newest points, and the word
 that a run is over, are given only once nothing more comes."""
 
+GIVE_UP = 60.0
+"""Seconds after which `once` ends where nothing answers any more: the next row of the cron table tries again."""
+
 _AT_THE_END = 10.0
 
 _WORKERS = 8
@@ -52,11 +60,16 @@ _dice = random.Random()
 
 @dataclass(frozen=True)
 class Assignment:
-    """A policy over all runs of a target. `ports` are what is told beside the run's own tracker: channels, control."""
+    """A policy over all runs of a target. `ports` are what is told beside the run's own tracker: channels, control.
+
+    The looks at the target stand in the store under `reference`, so that the next watcher knows what is new since; under
+    none, they do not.
+    """
 
     target: Target
     policy: LoadedPolicy
     ports: Callable[[RunInfo], Sequence[Port]] = lambda info: ()
+    reference: str = ""
 
 
 class Shows:
@@ -69,27 +82,56 @@ class Shows:
         """Something that people should know, in one line."""
 
 
-@dataclass
-class _Run:
-    """A run that is known, and how it goes with it. `watched` is there while it is read, and given up when it ends."""
+@dataclass(eq=False)
+class _Search:
+    """The looks at one target. Where it `leads`, the readings of its runs follow each look at once.
+
+    `fresh` are the runs that the store does not know to be begun; it was last written to at `noted` (unix seconds).
+    """
 
     assignment: Assignment
+    began: float = 0.0
+    noted: float = 0.0
+    fresh: set[str] = field(default_factory=set)
+    leads: bool = False
+
+
+@dataclass(eq=False)
+class _Run:
+    """A run that is known, and how it goes with it. `watched` is there while it is read, and given up when it ends.
+
+    `due` is when it is read next, by the monotonic clock; infinity while it is being read, or is not to be.
+    """
+
+    search: _Search
     feed: Feed
     watched: Watched | None = None
+    due: float = math.inf
     failures: int = 0
     is_off: bool = False
     is_over: bool = False
+    is_settled: bool = False
+    is_elsewhere: bool = False
     quiet: int = 0
     leased: float = -LEASE
     notes: set[str] = field(default_factory=set)
+
+    @property
+    def policy(self) -> LoadedPolicy:
+        return self.search.assignment.policy
+
+    @property
+    def key(self) -> tuple[str, str]:
+        return self.feed.uri, self.policy.digest
 
 
 class Watcher:
     """Policies over runs that go on elsewhere.
 
     `home` is the folder of its store and journals, shared by all watchers that should act as one. With `dry_run` all is
-    decided and nothing done, written or remembered. With `from_now`, nobody is told of what runs had gone through before. `run` goes on until all runs of targets that are not open are over,
-    or `stop` is called; with `once` it reads all runs up to now and ends.
+    decided and nothing done, written or remembered. With `from_now`, nobody is told of what runs had gone through before.
+    `run` goes on until all runs of targets that are not open are over, or `stop` is called; with `once` it reads all runs
+    up to now and ends.
 
     A tracker that does not answer is asked again, with growing pauses up to five minutes; that is said once, and once
     more when it answers. A run that fails to be judged is off, and the others go on.
@@ -105,20 +147,22 @@ class Watcher:
         shows: Shows | None = None,
         workers: int = _WORKERS,
     ) -> None:
-        self._assignments = list(assignments)
+        self._searches = [_Search(assignment) for assignment in assignments]
         self._home = home
         self._dry = dry_run
         self._from_now = from_now
         self._shows = shows or Shows()
-        self._store = None if dry_run else Store(home / "watch.db")
+        self._store = None if dry_run else Store(home / STORE)
         self._holder = signature()
         self._runs: dict[tuple[str, str], _Run] = {}
-        self._due: list[tuple[float, int, _Run | Assignment]] = []
+        self._due: list[tuple[float, int, _Run | _Search]] = []
         self._count = itertools.count()
         self._pool = ThreadPoolExecutor(workers, "vitals-watch")
-        self._flights: dict[Future[Reading | Sequence[Feed]], _Run | Assignment] = {}
+        self._flights: dict[Future[Any], _Run | _Search] = {}
+        self._ends: dict[Future[bool], _Run] = {}
         self._troubles: dict[str, set[int]] = {}
         self._failures: dict[int, int] = {}
+        self._answered = time.monotonic()
         self._over = threading.Event()
 
     def stop(self) -> None:
@@ -126,90 +170,154 @@ class Watcher:
         self._over.set()
 
     def run(self, once: bool = False) -> None:
-        """Watch. Raises TrackerError where a target cannot be watched at all: a key that is refused, no such project."""
-        for assignment in self._assignments:
-            self._schedule(assignment, 0.0)
+        """Watch. Raises TrackerError where a target cannot be watched at all: a key that is refused, no such project; with
+        `once`, also where it does not answer for a minute."""
+        self._answered = time.monotonic()
+        for search in self._searches:
+            self._schedule(search, 0.0)
         try:
-            while not self._over.is_set() and (self._due or self._flights):
-                self._start_what_is_due(once)
+            while not self._over.is_set() and (self._due or self._flights or self._ends):
+                self._start_what_is_due()
                 self._land(once)
-                if not once and self._all_done():
+                if once and self._gives_up() or not once and self._all_done():
                     break
         finally:
             self._finish()
 
     # ---------------------------------------------------------------- the round
 
-    def _schedule(self, what: _Run | Assignment, after: float) -> None:
-        heapq.heappush(self._due, (time.monotonic() + after, next(self._count), what))
+    def _schedule(self, what: _Run | _Search, after: float) -> None:
+        at = time.monotonic() + after
+        if isinstance(what, _Run):
+            what.due = at  # in place of the time that was set before, if any
+        heapq.heappush(self._due, (at, next(self._count), what))
 
-    def _start_what_is_due(self, once: bool) -> None:
+    def _start_what_is_due(self) -> None:
         now = time.monotonic()
         while self._due and (self._due[0][0] <= now):
-            _, _, what = heapq.heappop(self._due)
-            if isinstance(what, Assignment):
-                self._flights[self._pool.submit(what.target.find)] = what
-            elif not what.is_off:
+            at, _, what = heapq.heappop(self._due)
+            if isinstance(what, _Search):
+                what.began = time.time()
+                self._flights[self._pool.submit(what.assignment.target.find)] = what
+            elif what.due == at and not what.is_off:
+                what.due = math.inf
                 self._flights[self._pool.submit(self._look, what)] = what
 
     def _land(self, once: bool) -> None:
         pause = max(0.0, min(1.0, self._due[0][0] - time.monotonic())) if self._due else 1.0
-        if not self._flights:
+        waiting: list[Future[Any]] = [*self._flights, *self._ends]
+        if not waiting:
             self._over.wait(pause)
             return
-        done, _ = wait(self._flights, timeout=min(pause, 0.5) if self._due else 0.5, return_when=FIRST_COMPLETED)
+        done, _ = wait(waiting, timeout=min(pause, 0.5) if self._due else 0.5, return_when=FIRST_COMPLETED)
         for future in done:
+            ended = self._ends.pop(future, None)
+            if ended is not None:
+                self._settle(ended, future.result(), once)
+                continue
             what = self._flights.pop(future)
-            if isinstance(what, Assignment):
-                self._found(what, future, once)  # type: ignore[arg-type]
+            if isinstance(what, _Search):
+                self._found(what, future, once)
             else:
-                self._looked(what, future, once)  # type: ignore[arg-type]
+                self._looked(what, future, once)
 
     def _all_done(self) -> bool:
-        if self._flights or not self._runs or any(a.target.is_open for a in self._assignments):
+        if self._flights or self._ends or not self._runs or any(s.assignment.target.is_open for s in self._searches):
             return False
         return all(run.is_off or run.is_over for run in self._runs.values())
 
+    def _gives_up(self) -> bool:
+        """Whether nothing has answered for so long that a watcher that is to end should end."""
+        if not self._troubles or time.monotonic() - self._answered < GIVE_UP:
+            return False
+        why = next(iter(self._troubles))
+        if not self._runs:
+            raise TrackerError(why)
+        self._shows.said(f"given up for now: {why}")
+        return True
+
     def _finish(self) -> None:
-        self._pool.shutdown(wait=True)
+        self._pool.shutdown(wait=True, cancel_futures=True)
+        until = time.monotonic() + _AT_THE_END
         for run in self._runs.values():
             if run.watched is not None:
-                run.watched.close(_AT_THE_END)
-        for assignment in self._assignments:
-            assignment.target.close()
+                run.watched.close(max(0.0, until - time.monotonic()))
+        for search in self._searches:
+            search.assignment.target.close()
         if self._store is not None:
             self._store.release(self._holder)
             self._store.close()
 
     # ---------------------------------------------------------------- finding runs
 
-    def _found(self, assignment: Assignment, future: Future[Sequence[Feed]], once: bool) -> None:
+    def _found(self, search: _Search, future: Future[Sequence[Feed]], once: bool) -> None:
+        who = id(search)
         try:
             feeds = future.result()
         except TrackerError as error:
-            known = any(run.assignment is assignment for run in self._runs.values())
+            known = any(run.search is search for run in self._runs.values())
             if error.is_final and not known:
                 raise
-            self._schedule(assignment, self._trouble(id(assignment), error))
+            self._schedule(search, self._trouble(who, error))
             return
         except Exception as error:  # a reader's own fault must not end the watch over what has been found
             logger.exception("vitals: looking for runs failed; trying again")
-            self._schedule(assignment, self._trouble(id(assignment), TrackerError(f"looking for runs failed: {error}")))
+            self._schedule(search, self._trouble(who, TrackerError(f"looking for runs failed: {error}")))
             return
-        self._recovered(id(assignment))
+        self._answered = time.monotonic()
+        digest = search.assignment.policy.digest
         for feed in feeds:
-            key = feed.uri, assignment.policy.digest
+            key = feed.uri, digest
             if key not in self._runs:
-                run = self._runs[key] = _Run(assignment, feed)
+                run = self._runs[key] = _Run(search, feed)
+                search.fresh.add(feed.uri)
                 self._schedule(run, 0.0)
+        self._note(search)
+        if search.assignment.target.is_open:
+            self._forget(search, {feed.uri for feed in feeds})
+        runs = [run for run in self._runs.values() if run.search is search and not (run.is_off or run.is_over)]
+        if self._recovered(who):
+            for run in (run for run in runs if run.failures and run.due < math.inf):
+                self._schedule(run, _dice.uniform(0.0, run.feed.interval))
         if not once:
-            self._schedule(assignment, FIND_EVERY)
+            self._schedule(search, self._lead(search, runs))
+
+    def _lead(self, search: _Search, runs: Sequence[_Run]) -> float:
+        """When to look at a target next. The readings of many runs follow the look that spares them their questions."""
+        search.leads = len(runs) >= MANY and search.assignment.target.tells_feeds
+        if not search.leads:
+            return FIND_EVERY
+        for run in runs:
+            if run.due < math.inf and not run.failures and not run.is_elsewhere:
+                self._schedule(run, 0.0)
+        return min(FIND_EVERY, *(run.feed.interval for run in runs)) * _dice.uniform(0.9, 1.1)
+
+    def _note(self, search: _Search) -> None:
+        """Write down that the target was looked at, and what was found: also for who goes on after this process."""
+        reference, digest = search.assignment.reference, search.assignment.policy.digest
+        if self._store is None or not reference or not (search.fresh or search.began - search.noted >= FIND_EVERY):
+            return
+        try:
+            self._store.visited(reference, digest, search.began, search.fresh)
+            search.noted = search.began
+            search.fresh.clear()
+        except StateError as error:
+            self._trouble(id(search.fresh), error)
+        else:
+            self._recovered(id(search.fresh))
+
+    def _forget(self, search: _Search, found: set[str]) -> None:
+        """Runs that are over and are no longer found: where one is resumed, it is found again."""
+        for key, run in list(self._runs.items()):
+            if run.search is search and run.is_settled and key[0] not in found:
+                run.due = math.inf
+                del self._runs[key]
 
     def _open(self, run: _Run) -> Watched:
         """Begin, or go on, with a run: its journal tells what has been done about it."""
-        info, policy = run.feed.info, run.assignment.policy
+        info, policy = run.feed.info, run.policy
         journal = Journal(None if self._dry else journal_of(self._home, info.name, policy.name))
-        ports = [*run.feed.ports(policy), *run.assignment.ports(info)]
+        ports = [*run.feed.ports(policy), *run.search.assignment.ports(info)]
         dispatcher = Dispatcher(policy.policy, ports, journal, info, dry_run=self._dry, retry=PATIENT)
         watched = Watched(run.feed, policy, dispatcher, journal, self._store, self._from_now)
         if not watched.is_known:
@@ -222,7 +330,7 @@ class Watcher:
         """In a thread of the pool; one at a time for each run."""
         now = time.time()
         if self._store is not None and time.monotonic() - run.leased > LEASE / 3:
-            if not self._store.lease(run.feed.uri, run.assignment.policy.digest, self._holder, now):
+            if not self._store.lease(*run.key, self._holder, now):
                 raise _WatchedElsewhere
             run.leased = time.monotonic()
         if run.watched is None:
@@ -234,6 +342,7 @@ class Watcher:
         try:
             reading = future.result()
         except _WatchedElsewhere:
+            run.is_elsewhere = True
             self._say_once(run, f"{name} is watched by another watcher with this store")
             if not once:
                 self._schedule(run, LEASE / 2)
@@ -241,6 +350,7 @@ class Watcher:
         except RunGone as error:
             run.is_off = True
             self._shows.said(str(error))
+            self._end(run)
             return
         except (TrackerError, StateError) as error:
             pause = self._trouble(id(run), error)
@@ -254,7 +364,8 @@ class Watcher:
             run.is_off = True
             logger.exception("vitals: evaluation failed and is off for run %s; other runs are watched on", name)
             return
-        run.failures = 0
+        self._answered = time.monotonic()
+        run.failures, run.is_elsewhere, run.is_settled = 0, False, False
         self._recovered(id(run))
         assert run.watched is not None
         self._shows.saw(run.watched, reading)
@@ -264,16 +375,30 @@ class Watcher:
         if reading.more:
             self._schedule(run, 0.0)
         elif reading.is_over:
-            self._pool.submit(run.watched.close, _AT_THE_END)
-            run.watched = None
-            if not once and self._store is not None:
-                self._schedule(run, LOOK_AGAIN)
+            self._end(run)
         elif not once:
-            self._schedule(run, run.feed.interval * _dice.uniform(0.9, 1.1))
+            self._schedule(run, run.feed.interval * (2.0 if run.search.leads else _dice.uniform(0.9, 1.1)))
         else:
             run.quiet = 0 if reading.rows else run.quiet + 1
             if run.quiet < 2:
                 self._schedule(run, SETTLE)
+
+    def _end(self, run: _Run) -> None:
+        """A run is over: what is still to be done about it is finished, as far as that can be in time."""
+        if run.watched is not None:
+            self._ends[self._pool.submit(run.watched.close, _AT_THE_END)] = run
+        else:
+            run.is_settled = True
+            if self._store is not None:
+                self._store.settled(*run.key)
+
+    def _settle(self, run: _Run, is_done: bool, once: bool) -> None:
+        """A run that is over was closed. What could not be delivered is tried again when it is looked at once more."""
+        run.watched, run.is_settled = None, is_done or run.is_off
+        if self._store is not None and run.is_settled:
+            self._store.settled(*run.key)
+        if not once and self._store is not None and not run.is_off:
+            self._schedule(run, LOOK_AGAIN)
 
     def _say_once(self, run: _Run, text: str) -> None:
         if text not in run.notes:
@@ -293,13 +418,16 @@ class Watcher:
         pause = min(MOST_PATIENT, 5.0 * 2.0 ** min(count - 1, 20)) * _dice.uniform(0.5, 1.0)
         return max(pause, asked) if asked is not None else pause
 
-    def _recovered(self, who: int) -> None:
-        if self._failures.pop(who, 0):
+    def _recovered(self, who: int) -> bool:
+        """It goes well again; whether it had not."""
+        had_failed = self._failures.pop(who, 0) > 0
+        if had_failed:
             for text, failing in list(self._troubles.items()):
                 failing.discard(who)
                 if not failing:
                     del self._troubles[text]
                     self._shows.said(f"all is well again after: {text}")
+        return had_failed
 
 
 class _WatchedElsewhere(Exception):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ from vitalsdsl.feeds import Wanted
 from vitalsdsl_mlflow.known import placed
 from vitalsdsl_mlflow.rest import NotThere
 from vitalsdsl_mlflow.rows import LoggedPoint
-from vitalsdsl_mlflow.stores import Snapshot, restored
+from vitalsdsl_mlflow.stores import Snapshot, fits, restored
 
 KEPT_POINTS = 1_000_000
 """How many points of files that were read and sorted stand in memory, so that the next page need not do it again."""
@@ -30,6 +31,7 @@ class FileStore:
     def __init__(self, folder: Path) -> None:
         self._folder = folder.resolve()
         self._runs: dict[str, Path] = {}
+        self._metas: dict[Path, tuple[int, Snapshot]] = {}
         self._sorted: OrderedDict[tuple[str, str, int], list[LoggedPoint]] = OrderedDict()
 
     @property
@@ -46,9 +48,14 @@ class FileStore:
                 return folder.name
         raise NotThere(f"there is no experiment called `{name}` in {self._folder}")
 
-    def search(self, experiment_id: str, wanted: Wanted) -> list[Snapshot]:
-        runs = [self._snapshot(meta.parent) for meta in sorted((self._folder / experiment_id).glob("*/meta.yaml"))]
-        return sorted((run for run in runs if run.has(wanted)), key=lambda run: run.started)
+    def experiments(self, pattern: str) -> list[str]:
+        return [folder.name for folder in self._experiments() if fits(str(_meta(folder).get("name", "")), pattern)]
+
+    def search(self, experiments: Sequence[str], wanted: Wanted) -> list[Snapshot]:
+        folders = [meta.parent for e in experiments for meta in sorted((self._folder / e).glob("*/meta.yaml"))]
+        found = [run for run in map(self._described, folders) if run.has(replace(wanted, tags={}))]
+        runs = [run for run in map(self._filled, found) if run.has(wanted)]
+        return sorted(runs, key=lambda run: run.started)
 
     def page_url(self, snapshot: Snapshot) -> str:
         return ""
@@ -98,6 +105,20 @@ class FileStore:
         return known
 
     def _snapshot(self, folder: Path) -> Snapshot:
+        return self._filled(self._described(folder))
+
+    def _described(self, folder: Path) -> Snapshot:
+        """What the run's own file says of it, which is read anew only where it has changed."""
+        try:
+            changed = (folder / "meta.yaml").stat().st_mtime_ns
+        except OSError:
+            changed = 0
+        known = self._metas.get(folder)
+        if known is None or known[0] != changed:
+            known = self._metas[folder] = (changed, self._read(folder))
+        return known[1]
+
+    def _read(self, folder: Path) -> Snapshot:
         meta = _meta(folder)
         status = meta.get("status", 1)
         return Snapshot(
@@ -105,8 +126,18 @@ class FileStore:
             experiment_id=folder.parent.name,
             status=_STATUS.get(status, str(status)),
             started=int(meta.get("start_time") or 0),
+            ended=int(meta.get("end_time") or 0),
             is_deleted=meta.get("lifecycle_stage") == "deleted",
             artifact_uri=str(meta.get("artifact_uri") or ""),
+        )
+
+    def _filled(self, run: Snapshot) -> Snapshot:
+        """With its tags, params and latest points."""
+        folder = self._folder / run.experiment_id / run.run_id
+        if run.is_deleted and not folder.is_dir():
+            folder = self._run_folder(run.run_id)
+        return replace(
+            run,
             tags={name: _text(file) for name, file in _files(folder / "tags")},
             params={name: _text(file) for name, file in _files(folder / "params")},
             latest={key: point for key, file in _files(folder / "metrics") if (point := _last(key, file)) is not None},

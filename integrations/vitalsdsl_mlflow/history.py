@@ -38,7 +38,7 @@ def read(reference: str, *, step_key: str | None = None) -> list[Recording]:
 def _read(store: Store, reference: str, step_key: str | None) -> list[Recording]:
     if reference.startswith(EXPERIMENTS):
         experiment = store.experiment(reference.removeprefix(EXPERIMENTS))
-        snapshots = store.search(experiment, Wanted(finished=True))
+        snapshots = store.search([experiment], Wanted(finished=True))
     else:
         snapshots = [store.run(reference)]
     return [_recording(RunFeed(store, snapshot, step_key, is_recorded=True)) for snapshot in snapshots]

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import math
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from vitalsdsl.errors import RunGone, TrackerError
 from vitalsdsl.feeds import Wanted
 from vitalsdsl_mlflow.rest import NotOffered, NotThere, Refused, Rest, token_of
 from vitalsdsl_mlflow.rows import LoggedPoint
-from vitalsdsl_mlflow.stores import Snapshot, number_of
+from vitalsdsl_mlflow.stores import Snapshot, fits, number_of
 
 PAGE = 25_000
 """Points in one page of a metric's history, at most: MLflow's own limit."""
@@ -55,21 +57,41 @@ class Server:
             raise TrackerError(f"{self.uri} says nothing of the experiment `{name}`")
         return str(experiment["experiment_id"])
 
-    def search(self, experiment_id: str, wanted: Wanted) -> list[Snapshot]:
+    def experiments(self, pattern: str) -> list[str]:
+        begin = re.split(r"[*?\[]", pattern)[0]
+        body: dict[str, Any] = {"max_results": 1000, "view_type": "ACTIVE_ONLY"}
+        if begin.isascii() and begin.isprintable() and not set(begin) & set("'\"\\"):
+            body["filter"] = f"name LIKE '{begin}%'"  # more than is meant, where the text has a sign of LIKE itself
+        found = self._pages("mlflow/experiments/search", body, "experiments")
+        return [str(e["experiment_id"]) for e in found if fits(str(e.get("name", "")), pattern)]
+
+    def search(self, experiments: Sequence[str], wanted: Wanted) -> list[Snapshot]:
+        active = ["attributes.status = 'RUNNING'"]
+        ended = [f"attributes.end_time > {1000 * wanted.ended_after:.0f}"] if wanted.ended_after < math.inf else []
+        found: dict[str, Snapshot] = {}
+        for terms in [[]] if wanted.finished else [active, ended] if ended else [active]:
+            for snapshot in self._search(experiments, [*terms, *_tag_terms(wanted)]):
+                if snapshot.has(wanted):
+                    found[snapshot.run_id] = snapshot
+        return sorted(found.values(), key=lambda snapshot: snapshot.started)
+
+    def _search(self, experiments: Sequence[str], terms: Sequence[str]) -> list[Snapshot]:
         body: dict[str, Any] = {
-            "experiment_ids": [experiment_id],
-            "filter": _filter(wanted),
+            "experiment_ids": list(experiments),
+            "filter": " and ".join(terms),
             "run_view_type": "ACTIVE_ONLY",
             "max_results": RUNS_PAGE,
             "order_by": ["attributes.start_time ASC"],
         }
-        found: list[Snapshot] = []
+        return [snapshot_of(run) for run in self._pages("mlflow/runs/search", body, "runs")]
+
+    def _pages(self, call: str, body: dict[str, Any], what: str) -> Iterator[Any]:
         while True:
-            page = self.rest.post("mlflow/runs/search", body)
-            found += [snapshot_of(run) for run in page.get("runs", ())]
+            page = self.rest.post(call, body)
+            yield from page.get(what, ())
             if not page.get("next_page_token"):
-                return [snapshot for snapshot in found if snapshot.has(wanted)]
-            body["page_token"] = page["next_page_token"]
+                return
+            body = {**body, "page_token": page["next_page_token"]}
 
     def page_url(self, snapshot: Snapshot) -> str:
         return f"{self.uri}/#/experiments/{snapshot.experiment_id}/runs/{snapshot.run_id}"
@@ -135,14 +157,14 @@ class Server:
         self.rest.close()
 
 
-def _filter(wanted: Wanted) -> str:
+def _tag_terms(wanted: Wanted) -> list[str]:
     """What the server itself can sift; names and values that its language cannot write are left to `Snapshot.has`."""
-    terms = [] if wanted.finished else ["attributes.status = 'RUNNING'"]
+    terms = []
     for name, value in wanted.tags.items():
         if all(letter in _TAG_NAME for letter in name) and value and value.isascii() and value.isprintable():
             if not set(value) & set("'\"\\%"):
                 terms.append(f"tags.`{name}` = '{value}'")
-    return " and ".join(terms)
+    return terms
 
 
 def snapshot_of(run: Any) -> Snapshot:
@@ -155,6 +177,7 @@ def snapshot_of(run: Any) -> Snapshot:
             experiment_id=str(info.get("experiment_id", "")),
             status=str(info.get("status", "RUNNING")),
             started=int(info.get("start_time") or 0),
+            ended=int(info.get("end_time") or 0),
             is_deleted=info.get("lifecycle_stage") == "deleted",
             artifact_uri=str(info.get("artifact_uri", "")),
             tags={str(tag["key"]): str(tag.get("value", "")) for tag in data.get("tags", ())},

@@ -13,7 +13,7 @@ from vitalsdsl.errors import RunGone, TrackerError
 from vitalsdsl.feeds import Wanted
 from vitalsdsl_mlflow.rest import NotThere
 from vitalsdsl_mlflow.rows import LoggedPoint
-from vitalsdsl_mlflow.stores import Snapshot, restored
+from vitalsdsl_mlflow.stores import Snapshot, fits, restored
 
 PATIENCE_S = 5.0
 """How long a reading waits while a writer holds the file."""
@@ -22,7 +22,7 @@ FRESH = 50_000
 """Points that are read at once, at most: a reading holds up those who write."""
 
 _POINT = "key, value, is_nan, step, timestamp"
-_RUN = "run_uuid, experiment_id, status, start_time, lifecycle_stage, artifact_uri"
+_RUN = "run_uuid, experiment_id, status, start_time, end_time, lifecycle_stage, artifact_uri"
 
 
 class SqliteStore:
@@ -50,10 +50,21 @@ class SqliteStore:
                 return str(found[0][0])
         raise NotThere(f"there is no experiment called `{name}` in {self._file}")
 
-    def search(self, experiment_id: str, wanted: Wanted) -> list[Snapshot]:
-        active = "" if wanted.finished else "AND status = 'RUNNING'"
-        sql = f"SELECT {_RUN} FROM runs WHERE experiment_id = ? AND lifecycle_stage = 'active' {active} ORDER BY start_time"
-        return [run for run in self._snapshots(sql, (int(experiment_id),)) if run.has(wanted)]
+    def experiments(self, pattern: str) -> list[str]:
+        found = self._rows("SELECT experiment_id, name FROM experiments WHERE lifecycle_stage = 'active'", ())
+        return [str(number) for number, name in found if fits(name, pattern)]
+
+    def search(self, experiments: Sequence[str], wanted: Wanted) -> list[Snapshot]:
+        marks = ", ".join("?" * len(experiments))
+        active, values = "", [int(experiment) for experiment in experiments]
+        if not wanted.finished:
+            active = "AND (status = 'RUNNING' OR end_time > ?)"
+            values.append(int(1000 * min(wanted.ended_after, 1e15)))
+        sql = (
+            f"SELECT {_RUN} FROM runs WHERE experiment_id IN ({marks}) AND lifecycle_stage = 'active' {active}"
+            " ORDER BY start_time"
+        )
+        return [run for run in self._snapshots(sql, values) if run.has(wanted)]
 
     def page_url(self, snapshot: Snapshot) -> str:
         return ""
@@ -95,6 +106,7 @@ class SqliteStore:
                 experiment_id=str(experiment),
                 status=status or "RUNNING",
                 started=started or 0,
+                ended=ended or 0,
                 is_deleted=stage == "deleted",
                 artifact_uri=artifacts or "",
                 tags=dict(self._rows("SELECT key, COALESCE(value, '') FROM tags WHERE run_uuid = ?", (run_id,))),
@@ -102,7 +114,7 @@ class SqliteStore:
                 latest={point.key: point for point in _points(
                     self._rows(f"SELECT {_POINT} FROM latest_metrics WHERE run_uuid = ?", (run_id,)))},
             )
-            for run_id, experiment, status, started, stage, artifacts in self._rows(sql, values)
+            for run_id, experiment, status, started, ended, stage, artifacts in self._rows(sql, values)
         ]  # fmt: skip
 
     def _rows(self, sql: str, values: Sequence[Any]) -> list[Any]:

@@ -6,6 +6,7 @@ import math
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
 from typing import Any, Protocol
 
 from vitalsdsl.errors import TrackerError
@@ -22,13 +23,14 @@ _LARGEST = sys.float_info.max
 class Snapshot:
     """A run as its store describes it now. `latest` holds of each metric the point of the highest step.
 
-    `started` is in milliseconds, 0 where unknown.
+    `started` and `ended` are in milliseconds, 0 where unknown.
     """
 
     run_id: str
     experiment_id: str = ""
     status: str = "RUNNING"
     started: int = 0
+    ended: int = 0
     is_deleted: bool = False
     artifact_uri: str = ""
     tags: Mapping[str, str] = field(default_factory=dict)
@@ -46,7 +48,8 @@ class Snapshot:
 
     def has(self, wanted: Wanted) -> bool:
         """Whether the run is one of those that are wanted."""
-        if self.is_deleted or (self.is_over and not wanted.finished):
+        is_old = self.is_over and max(self.started, self.ended) <= 1000.0 * wanted.ended_after
+        if self.is_deleted or (is_old and not wanted.finished):
             return False
         return all(
             name in self.tags and value in (None, self.tags[name]) for name, value in wanted.tags.items()
@@ -70,8 +73,11 @@ class Store(Protocol):
     def experiment(self, name: str) -> str:
         """The id of an experiment by its name or its id. Raises TrackerError where there is none."""
 
-    def search(self, experiment_id: str, wanted: Wanted) -> Sequence[Snapshot]:
-        """The runs of an experiment, the oldest first."""
+    def experiments(self, pattern: str) -> Sequence[str]:
+        """The ids of the experiments whose names fit a pattern (`llm-*`)."""
+
+    def search(self, experiments: Sequence[str], wanted: Wanted) -> Sequence[Snapshot]:
+        """The runs of experiments, by their ids, the oldest first."""
 
     def page_url(self, snapshot: Snapshot) -> str:
         """Where a person can look at a run; empty where there is no such page."""
@@ -93,6 +99,15 @@ class Store(Protocol):
         """What has come after a mark, and the next mark. Asked only of stores that give marks."""
 
     def close(self) -> None: ...
+
+
+def fits(name: str, pattern: str) -> bool:
+    """Whether an experiment's name is meant by a pattern, or is the very text of it.
+
+    >>> fits("llm-7b", "llm-*"), fits("llm [a]", "llm [a]"), fits("LLM-7b", "llm-*")
+    (True, True, False)
+    """
+    return name == pattern or fnmatchcase(name, pattern)
 
 
 def restored(value: float) -> float:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import math
 import os
+import time as clock
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
-from vitalsdsl.errors import UsageError
+from vitalsdsl.errors import RunGone, UsageError
 from vitalsdsl.feeds import Wanted
 from vitalsdsl.policy import LoadedPolicy
 from vitalsdsl.tracker import Port
@@ -21,6 +24,12 @@ from vitalsdsl_mlflow.stores import Snapshot, Store
 
 _DEFAULT = "mlflow.db"
 EXPERIMENTS = "experiments/"
+
+WIDE_S = 25.0
+"""Seconds between two looks for runs that have ended meanwhile, and for experiments that a pattern fits."""
+
+MARGIN_S = 600.0
+"""How much earlier, in seconds, a run may say that it ended: it goes by the clock of the machine that trains."""
 
 
 def tracking_uri() -> str:
@@ -65,6 +74,7 @@ class RunTarget:
     """One run."""
 
     is_open = False
+    tells_feeds = False
 
     def __init__(self, store: Store, uri: str, run_id: str, wanted: Wanted) -> None:
         self._store = store
@@ -84,31 +94,67 @@ class RunTarget:
 
 
 class ExperimentTarget:
-    """The runs of one experiment. One search finds them, and says which have something new."""
+    """The runs of an experiment, or of all whose names fit a pattern (`llm-*`). One search finds those that go on, and says
+    which have something new; now and then another one looks for those that came and ended meanwhile, and for experiments.
+    """
 
     is_open = True
+    tells_feeds = True
 
     def __init__(self, store: Store, uri: str, name: str, wanted: Wanted) -> None:
         self._store = store
         self._uri = uri
         self._name = name
         self._wanted = wanted
-        self._id = ""
+        self._begun = {uri.rpartition("/")[2] for uri in wanted.begun if uri.startswith(f"mlflow:{store.uri}/")}
+        self._ended_after = wanted.ended_after
+        self._first = wanted.ended_after
+        self._wide = -math.inf
+        self._experiments: Sequence[str] = ()
+        self._ended: list[str] = []
         self._feeds: dict[str, RunFeed] = {}
 
     def find(self) -> Sequence[RunFeed]:
         """The runs that are wanted, the oldest first. Raises TrackerError."""
-        if not self._id:
-            self._id = self._store.experiment(self._name)
-        found = []
-        for snapshot in self._store.search(self._id, self._wanted):
+        is_wide = clock.monotonic() - self._wide >= WIDE_S
+        wanted = replace(self._wanted, ended_after=self._ended_after if is_wide else math.inf)
+        began = clock.time()
+        if is_wide and (not self._experiments or self._is_pattern):
+            self._experiments = self._named()
+        found = [*self._store.search(self._experiments, wanted)] if self._experiments else []
+        found = self._with_begun(found)
+        there = {snapshot.run_id for snapshot in found}
+        if is_wide:
+            self._wide = clock.monotonic()
+            self._first = min(self._first, began)
+            self._ended_after = max(began - MARGIN_S, self._first)
+            self._ended = [snapshot.run_id for snapshot in found if snapshot.is_over]
+            self._feeds = {run: feed for run, feed in self._feeds.items() if run in there}
+        for snapshot in found:
             feed = self._feeds.get(snapshot.run_id)
             if feed is None:
-                feed = self._feeds[snapshot.run_id] = _feed(self._store, self._uri, snapshot, self._wanted)
+                self._feeds[snapshot.run_id] = _feed(self._store, self._uri, snapshot, self._wanted)
             else:
                 feed.told(snapshot)
-            found.append(feed)
-        return found
+        return [feed for run, feed in self._feeds.items() if run in there or run in self._ended]
+
+    @property
+    def _is_pattern(self) -> bool:
+        return bool(set(self._name) & set("*?["))
+
+    def _named(self) -> Sequence[str]:
+        return self._store.experiments(self._name) if self._is_pattern else [self._store.experiment(self._name)]
+
+    def _with_begun(self, found: list[Snapshot]) -> list[Snapshot]:
+        """With the runs that somebody began to read, and that have ended since. One that is gone says so when it is read."""
+        begun: list[Snapshot] = []
+        for run in sorted(self._begun - {snapshot.run_id for snapshot in found}):
+            try:
+                begun.append(self._store.run(run))
+            except RunGone:
+                begun.append(Snapshot(run))
+        self._begun = set()
+        return begun + found
 
     def close(self) -> None:
         self._store.close()
@@ -122,7 +168,8 @@ def _feed(store: Store, uri: str, snapshot: Snapshot, wanted: Wanted) -> RunFeed
 
 
 def target(rest: str, wanted: Wanted) -> RunTarget | ExperimentTarget:
-    """What `mlflow:REST` points at: `RUN_ID`, or `experiments/NAME` by the name or the id of the experiment.
+    """What `mlflow:REST` points at: `RUN_ID`, or `experiments/NAME` by the name or the id of the experiment, or a
+    pattern of names.
 
     Nothing is asked yet. Raises UsageError where the reference, or the tracking URI, means nothing.
     """

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -124,6 +125,10 @@ class RunTarget:
     def is_open(self) -> bool:
         return False
 
+    @property
+    def tells_feeds(self) -> bool:
+        return False
+
     def find(self) -> Sequence[WandbFeed]:
         if self._feed is None:
             nodes = _details(self._client, self._address, [self._address.run])
@@ -142,9 +147,10 @@ class RunTarget:
 class ProjectTarget:
     """The runs of a project: those that go on, those that start, and with `finished` those that were.
 
-    The first look goes through all that go on. Every later one is a single question: what goes on, and what was made
-    since the newest run that was seen, so that a run that lasts less than the time between two looks is found too. A
-    run that has ended is found until all of it has been read, and again when it is resumed.
+    The first look goes through all that go on, and what was made since somebody looked before. Every later one is a
+    single question: what goes on, and what was made since the newest run that was seen, so that a run that lasts less
+    than the time between two looks is found too. A run that has ended is found until all of it has been read, and again
+    when it is resumed. What had ended before the first look of all is left alone.
     """
 
     def __init__(self, client: GraphQL, address: Address, wanted: Wanted) -> None:
@@ -153,23 +159,34 @@ class ProjectTarget:
         self._wanted = wanted
         self._feeds: dict[str, tuple[str, WandbFeed]] = {}
         self._newest: datetime | None = None
+        self._since = _time(wanted.ended_after)
+        self._begun = [uri.rpartition("/")[2] for uri in sorted(wanted.begun) if uri.startswith(f"{address.uri}/")]
+        self._done: set[str] = set()
 
     @property
     def is_open(self) -> bool:
         return True
 
+    @property
+    def tells_feeds(self) -> bool:
+        return False
+
     def find(self) -> Sequence[WandbFeed]:
         is_first = self._newest is None
         newest = self._look_for_newest() if self._newest is None else self._newest
-        nodes = [node for node in self._list(self._filters(newest, is_first)) if _has_tags(node, self._wanted.tags)]
+        listed = self._list(self._filters(newest, is_first))
+        nodes = [node for node in listed if _has_tags(node, self._wanted.tags) and not self._is_done(node)]
         active = {str(node["name"]) for node in nodes if node.get("state") in ACTIVE}
         fresh = {str(node["name"]): str(node.get("createdAt")) for node in nodes if node["name"] not in self._feeds}
-        details = _details(self._client, self._address, list(fresh))
-        for name, created in fresh.items():
-            if name in details:
+        begun = [name for name in self._begun if name not in fresh]
+        details = _details(self._client, self._address, [*begun, *fresh])
+        for name in (*begun, *fresh):
+            if name in details or name in begun:  # one that is gone says so when it is read
                 address = Address(self._address.entity, self._address.project, name)
-                feed = WandbFeed(self._client, address, self._wanted, details[name].get("config"))
-                self._feeds[name] = (created, feed)
+                feed = WandbFeed(self._client, address, self._wanted, details.get(name, {}).get("config"))
+                self._feeds[name] = (fresh.get(name, ""), feed)
+        self._begun = []
+        self._since = newest if self._since is None else self._since
         self._newest = max([newest, *(when(node.get("createdAt")) or newest for node in nodes)])
         self._let_go(active)
         return [feed for _, feed in sorted(self._feeds.values(), key=lambda one: (one[0], one[1].uri))]
@@ -182,6 +199,16 @@ class ProjectTarget:
         for name, (_, feed) in list(self._feeds.items()):
             if feed.is_over and name not in active and not self._wanted.finished:
                 del self._feeds[name]
+                self._done.add(name)
+        self._done -= active
+
+    def _is_done(self, node: Mapping[str, Any]) -> bool:
+        """Whether a run has ended and has been read to its end, or had ended when nobody watched yet."""
+        if node.get("state") in ACTIVE or self._wanted.finished:
+            return False
+        made = when(node.get("createdAt"))
+        is_old = self._since is not None and made is not None and made <= self._since
+        return is_old and node["name"] not in self._feeds or node["name"] in self._done
 
     def _look_for_newest(self) -> datetime:
         """When the newest run was made: by the server's clock, not by ours."""
@@ -192,11 +219,14 @@ class ProjectTarget:
 
     def _filters(self, newest: datetime, is_first: bool) -> dict[str, Any]:
         active = {"state": {"$in": list(ACTIVE)}}
-        since = {"createdAt": {"$gte": (newest - OVERLAP).strftime("%Y-%m-%dT%H:%M:%SZ")}}
-        if is_first:
+        since = newest - OVERLAP if self._since is None or not is_first else self._since
+        made = {"createdAt": {"$gte": since.strftime("%Y-%m-%dT%H:%M:%SZ")}}
+        if is_first and self._since is None:
             states: list[dict[str, Any]] = [] if self._wanted.finished else [active]
+        elif is_first and self._wanted.finished:
+            states = []
         else:
-            states = [{"$or": [active, since]}]
+            states = [{"$or": [active, made]}]
         tags = [{"tags": {"$in": _spellings(name, value)}} for name, value in self._wanted.tags.items() if value]
         return {"$and": [*states, *tags]} if states or tags else {}
 
@@ -245,6 +275,10 @@ def _details(client: GraphQL, address: Address, names: Sequence[str]) -> dict[st
             raise TrackerError(text, is_final=True)
         found |= {name: run for at, name in enumerate(some) if isinstance(run := project.get(f"r{at}"), dict)}
     return found
+
+
+def _time(unix: float) -> datetime | None:
+    return datetime.fromtimestamp(unix, timezone.utc) if math.isfinite(unix) else None
 
 
 def _has_tags(node: Mapping[str, Any], wanted: Mapping[str, str | None]) -> bool:

@@ -111,8 +111,8 @@ class LocalTarget:
     """What a path stands for: one run (its file, its folder), or all runs in a `wandb` folder, new ones as they begin.
 
     A run is there once its process has written a row, which older releases of W&B do late. A run that the path names is
-    always found. In a folder, those that have ended are found only if `wanted`, or if they began since the target was
-    made.
+    always found. In a folder, those that have ended are found only if `wanted`, if something was written of them since
+    somebody looked before, or if they began since the target was made.
     """
 
     def __init__(self, place: Path, wanted: Wanted) -> None:
@@ -125,6 +125,10 @@ class LocalTarget:
     @property
     def is_open(self) -> bool:
         return not self._names_a_run()
+
+    @property
+    def tells_feeds(self) -> bool:
+        return False
 
     def find(self) -> Sequence[LocalFeed]:
         try:
@@ -142,10 +146,11 @@ class LocalTarget:
                 continue  # deleted in between
             except (SourceError, OSError):  # its reading will say what is wrong with it
                 facts, is_wanted = RunFacts(run_id), True
-            if facts is not None and is_wanted:
-                found.append(
-                    LocalFeed(facts, partial(places.files_at, files[0]), self._wanted.step_key, self._wanted.may_stop)
-                )
+            if facts is None:
+                continue
+            feed = LocalFeed(facts, partial(places.files_at, files[0]), self._wanted.step_key, self._wanted.may_stop)
+            if is_wanted or feed.uri in self._wanted.begun:
+                found.append(feed)
         return found
 
     def close(self) -> None:
@@ -172,6 +177,8 @@ class LocalTarget:
         if self._wanted.finished or self._names_a_run() or run_id not in (self._earlier or ()):
             return True
         written = newest.stat()
+        if written.st_mtime > self._wanted.ended_after:
+            return True
         if time.time() - written.st_mtime > STALE:
             return False
         known = self._ended.get(newest)

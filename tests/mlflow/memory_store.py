@@ -58,12 +58,15 @@ class MemoryStore:
             key: max(points.values(), key=lambda p: (p.step, p.timestamp, _order(p)[2]))
             for key, points in self._points.items()
         }
-        return Snapshot(RUN, "0", self.status, self.started, self.is_deleted, latest=latest)
+        return Snapshot(RUN, "0", self.status, self.started, is_deleted=self.is_deleted, latest=latest)
 
     def experiment(self, name: str) -> str:
         return "0"
 
-    def search(self, experiment_id: str, wanted: Wanted) -> list[Snapshot]:
+    def experiments(self, pattern: str) -> list[str]:
+        return ["0"]
+
+    def search(self, experiments: Sequence[str], wanted: Wanted) -> list[Snapshot]:
         return [self.run(RUN)]
 
     def page_url(self, snapshot: Snapshot) -> str:

@@ -27,6 +27,7 @@ from vitalsdsl.feeds import Wanted, target
 from vitalsdsl.points import RunInfo
 from vitalsdsl.policy import load
 from vitalsdsl.rules import LEVEL_WORDS, Level
+from vitalsdsl.store import last_visit
 from vitalsdsl.tracker import Port
 from vitalsdsl.watched import Reading, Watched
 from vitalsdsl.watcher import Assignment, Shows, Watcher
@@ -85,8 +86,10 @@ def command(
     """Watch runs that exist, by POLICY, without a line changed in their training.
 
     A TARGET is `mlflow:RUN_ID`, `mlflow:experiments/NAME`, `wandb:ENTITY/PROJECT/RUN`, `wandb:ENTITY/PROJECT`, or the
-    `wandb` folder of a training on this disk; without any, those of `[[policies]]` in vitals.toml are watched. Runs that start later are found; each is read from its beginning, so that
-    baselines are right, and followed to its end. A watcher that was killed goes on where it was.
+    `wandb` folder of a training on this disk; without any, those of `[[policies]]` in vitals.toml are watched. NAME and
+    PROJECT may be patterns: `llm-*`. Watched are the runs that go on, those that start later, and those that have come or
+    ended since the target was last watched; each is read from its beginning, so that baselines are right, and followed to
+    its end. A watcher that was killed goes on where it was.
     """
     found = configuration()
     if policy is None:
@@ -105,19 +108,26 @@ def command(
         asks = control or os.environ.get(CONTROL_VARIABLE)
         return [*channels, control_of(info.name, control)] if asks else [*channels]
 
+    kept_in = home_here(home)
     assignments = []
     for one, judged in zip(given, loaded):
-        wanted = Wanted(one.wanted_tags, finished=finished or once, step_key=step_key or judged.axis, may_stop=may_stop)
-        assignments.append(Assignment(target(one.target, wanted), judged, ports))
+        before = last_visit(kept_in, one.target, judged.digest)
+        wanted = Wanted(
+            one.wanted_tags,
+            finished,
+            before.ended_after,
+            before.begun,
+            step_key=step_key or judged.axis,
+            may_stop=may_stop,
+        )
+        assignments.append(Assignment(target(one.target, wanted), judged, ports, one.target))
     shows = _JsonLines() if form == "jsonl" else _Table() if _can_draw() else _Lines(dry_run)
-    watcher = Watcher(assignments, home_here(home), dry_run=dry_run, from_now=from_now, shows=shows)
+    watcher = Watcher(assignments, kept_in, dry_run=dry_run, from_now=from_now, shows=shows)
     _end_gently(watcher)
     with shows:
         watcher.run(once=once)
     if not shows.runs:
-        shows.said(
-            f"no runs found in {', '.join(targets)}" + ("" if finished or once else " (running ones; see --finished)")
-        )
+        shows.said(f"no runs found in {', '.join(targets)}" + ("" if finished else " (running ones; see --finished)"))
     if fail_on is not None and shows.worst >= Level.parse(fail_on) > Level.GREEN:
         ctx.exit(EXIT_LEVEL)
 
@@ -177,6 +187,7 @@ class _Lines(_Shown):
     def __init__(self, dry_run: bool) -> None:
         super().__init__()
         self._does = "would do" if dry_run else "does"
+        self._ended: set[str] = set()
 
     def saw(self, run: Watched, reading: Reading) -> None:
         super().saw(run, reading)
@@ -185,8 +196,9 @@ class _Lines(_Shown):
             click.echo(f"{name}  {transition_line(decision.transition)}")
             if decision.transition.to > decision.transition.from_:
                 click.echo(f"{'':{len(name)}}  {self._does}: {printable(decision.text)}")
-        if reading.is_over:
+        if reading.is_over and run.feed.uri not in self._ended:
             click.echo(f"{name}  has ended, {run.level.word}, at step {run.step}")
+        (self._ended.add if reading.is_over else self._ended.discard)(run.feed.uri)
 
 
 class _Table(_Shown):
