@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import multiprocessing
 import os
 import sqlite3
@@ -12,7 +13,7 @@ from typing import Any
 import pytest
 
 from vitalsdsl.errors import StateError
-from vitalsdsl.store import LEASE, Bookmark, Store
+from vitalsdsl.store import LEASE, MARGIN, Bookmark, Store, Visit, last_visit
 
 FORK = multiprocessing.get_context("fork")
 
@@ -176,3 +177,24 @@ def test_a_lease_that_is_renewed_lasts(tmp_path: Path) -> None:
     assert not store.lease("u", "d", "two:1:x", 1000.0 + 2 * LEASE)
     assert store.lease("u", "another policy", "two:1:x", 1000.0)
     assert store.lease("u", "d", "two:1:x", 1000.0 + 2.5 * LEASE + 1)
+
+
+def test_visits_and_begun_runs_are_those_of_one_target_and_policy(tmp_path: Path) -> None:
+    store = Store(tmp_path / "watch.db")
+    assert store.visit("t", "d") == Visit() and store.visit("t", "d").ended_after == math.inf
+    store.visited("t", "d", 1000.0, ["a", "b"])
+    store.visited("t", "d", 1100.0, ["b", "c"])
+    store.visited("other", "d", 5000.0, ["z"])
+    assert store.visit("t", "d") == Visit(1000.0, 1100.0, frozenset("abc"))
+    assert store.visit("t", "other") == Visit()
+    store.settled("a", "d")
+    store.settled("z", "x")
+    assert store.visit("t", "d").begun == frozenset("bc") and store.visit("other", "d").begun == frozenset("z")
+    store.close()
+    assert last_visit(tmp_path, "t", "d") == Visit(1000.0, 1100.0, frozenset("bc"))
+    assert last_visit(tmp_path / "none", "t", "d") == Visit() and not (tmp_path / "none").exists()
+
+
+def test_what_had_ended_before_the_first_visit_is_never_asked_for() -> None:
+    assert Visit(1000.0, 1100.0).ended_after == 1000.0
+    assert Visit(1000.0, 9000.0).ended_after == 9000.0 - MARGIN

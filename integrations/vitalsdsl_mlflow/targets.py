@@ -152,7 +152,7 @@ class ExperimentTarget:
             try:
                 begun.append(self._store.run(run))
             except RunGone:
-                begun.append(Snapshot(run))
+                begun.append(Snapshot(run, is_deleted=True))
         self._begun = set()
         return begun + found
 

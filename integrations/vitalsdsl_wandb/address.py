@@ -22,6 +22,11 @@ class Address:
     page: str = ""
 
     @property
+    def is_pattern(self) -> bool:
+        """Whether it stands for all projects whose names fit, as `llm-*` does; W&B takes no such sign in a name."""
+        return bool(set(self.project) & set("*[")) and not self.run and not self.page
+
+    @property
     def uri(self) -> str:
         """The reference that finds it again."""
         return "wandb:" + "/".join(part for part in (self.entity, self.project, self.run) if part)

@@ -6,8 +6,9 @@ import json
 import math
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta, timezone
+from fnmatch import fnmatchcase
 from typing import Any
 
 from vitalsdsl.errors import RunGone, SourceError, TrackerError
@@ -35,6 +36,10 @@ _sleep = time.sleep
 _RUNS = """query Runs($entity: String!, $project: String!, $filters: JSONString, $order: String, $cursor: String, \
 $perPage: Int!) { project(name: $project, entityName: $entity) { runs(filters: $filters, order: $order, \
 after: $cursor, first: $perPage) { edges { node { name state createdAt tags } } pageInfo { endCursor hasNextPage } } } }"""
+
+
+_PROJECTS = """query GetProjects($entity: String, $cursor: String, $perPage: Int = 50) { models(entityName: $entity, \
+after: $cursor, first: $perPage) { edges { node { name } } pageInfo { endCursor hasNextPage } } }"""
 
 
 # ---------------------------------------------------------------- runs that were
@@ -100,7 +105,8 @@ def _patiently(ask: Any) -> Any:
 
 
 def target(rest: str, wanted: Wanted) -> Target:
-    """What `ENTITY/PROJECT`, `ENTITY/PROJECT/RUN` or a page's address points at. Nothing is asked yet.
+    """What `ENTITY/PROJECT` (or a pattern of projects), `ENTITY/PROJECT/RUN` or a page's address points at. Nothing is asked
+    yet.
 
     A tag that is wanted with a value is looked for as `name:value` and `name=value`. A run that is named itself is
     found whatever its state. Raises UsageError where the reference means nothing.
@@ -109,7 +115,9 @@ def target(rest: str, wanted: Wanted) -> Target:
     client = GraphQL()
     if address.page:
         address.check(client.server)
-    return RunTarget(client, address, wanted) if address.run else ProjectTarget(client, address, wanted)
+    if address.run:
+        return RunTarget(client, address, wanted)
+    return ProjectsTarget(client, address, wanted) if address.is_pattern else ProjectTarget(client, address, wanted)
 
 
 class RunTarget:
@@ -258,6 +266,60 @@ class ProjectTarget:
         nodes = [edge.get("node") for edge in runs["edges"] if isinstance(edge, dict)]
         info = runs.get("pageInfo")
         return [n for n in nodes if isinstance(n, dict) and n.get("name")], info if isinstance(info, dict) else {}
+
+
+class ProjectsTarget:
+    """The runs of all projects of an entity whose names fit a pattern (`llm-*`), those of projects that come later too.
+
+    The question for the projects is that of wandb's own client; what a deployment makes of it was tried on no real one.
+    """
+
+    def __init__(self, client: GraphQL, address: Address, wanted: Wanted) -> None:
+        self._client = client
+        self._address = address
+        self._wanted = wanted
+        self._projects: dict[str, ProjectTarget] = {}
+        self._looked = math.inf
+
+    @property
+    def is_open(self) -> bool:
+        return True
+
+    @property
+    def tells_feeds(self) -> bool:
+        return False
+
+    def find(self) -> Sequence[WandbFeed]:
+        began = self._client.clock or time.time()
+        names = sorted(name for name in self._names() if fnmatchcase(name, self._address.project))
+        # All runs of a project that was not there at the last look are new.
+        wanted = replace(self._wanted, ended_after=min(self._wanted.ended_after, self._looked))
+        for name in set(names) - set(self._projects):
+            self._projects[name] = ProjectTarget(self._client, Address(self._address.entity, name), wanted)
+        self._projects = {name: self._projects[name] for name in names}
+        found = [feed for project in self._projects.values() for feed in project.find()]
+        self._looked = began - OVERLAP.total_seconds() if self._looked == math.inf else self._looked
+        return found
+
+    def close(self) -> None:
+        self._client.close()
+
+    def _names(self) -> Iterator[str]:
+        cursor: str | None = None
+        while True:
+            asked = {"entity": self._address.entity, "cursor": cursor, "perPage": _PER_PAGE}
+            models = self._client.ask(_PROJECTS, asked).get("models")
+            if not isinstance(models, dict) or not isinstance(models.get("edges"), list):
+                text = (
+                    f"W&B {self._client.server.host} has no entity {self._address.entity}, or the key does not reach it"
+                )
+                raise TrackerError(text, is_final=True)
+            nodes = [edge.get("node") for edge in models["edges"] if isinstance(edge, dict)]
+            yield from (str(node["name"]) for node in nodes if isinstance(node, dict) and node.get("name"))
+            info = models.get("pageInfo")
+            before, cursor = cursor, info.get("endCursor") if isinstance(info, dict) else None
+            if not (isinstance(info, dict) and info.get("hasNextPage")) or cursor in (None, before):
+                return
 
 
 def _details(client: GraphQL, address: Address, names: Sequence[str]) -> dict[str, dict[str, Any]]:

@@ -303,6 +303,16 @@ class Server:
         info = {"endCursor": str(stop), "hasNextPage": stop < len(found)}
         return {"project": {"internalId": "1", "runCount": len(found), "runs": {"edges": edges, "pageInfo": info}}}
 
+    def do_GetProjects(self, given: Json, query: str) -> Json:
+        names = sorted({run.project for run in self.runs.values() if run.entity == given["entity"]})
+        if not names:
+            return {"models": None}
+        start = int(given.get("cursor") or 0)
+        page = names[start : start + (given.get("perPage") or 50)]
+        stop = start + len(page)
+        edges = [{"node": {"name": name}} for name in page]
+        return {"models": {"edges": edges, "pageInfo": {"endCursor": str(stop), "hasNextPage": stop < len(names)}}}
+
     def file_stream(self, name: str, sent: Json) -> Json:
         with self.lock:
             run = self.runs[name]

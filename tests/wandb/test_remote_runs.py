@@ -11,7 +11,7 @@ from vitalsdsl_wandb import address, references, remote
 
 from tests.wandb.reading import history_of, losses
 from tests.wandb.server import Server
-from vitalsdsl.errors import MissingExtraError, SourceError, TrackerError, UsageError
+from vitalsdsl.errors import MissingExtraError, RunGone, SourceError, TrackerError, UsageError
 from vitalsdsl.feeds import Wanted
 from vitalsdsl.points import Row
 
@@ -156,3 +156,65 @@ def test_without_the_library_for_http_the_extra_is_named(monkeypatch: pytest.Mon
         monkeypatch.delitem(sys.modules, f"vitalsdsl_wandb.{name}", raising=False)
     with pytest.raises(MissingExtraError, match=r"pip install 'vitalsdsl\[wandb\]'"):
         references.target("team/p", Wanted())
+
+
+def test_what_had_ended_before_the_first_look_is_left_alone_and_what_ends_later_is_found(server: Server) -> None:
+    now = time.time()
+    server.run("long ago", state="finished", created=now - 900)
+    server.run("just now", state="finished", created=now - 300)
+    server.run("a", created=now - 200)
+    found = remote.target("team/p", Wanted())
+    assert names(found.find()) == ["a"]
+    server.run("short", state="finished", created=now)
+    assert names(found.find()) == ["a", "short"]
+
+
+def test_a_watcher_that_comes_again_finds_what_came_and_what_ended_meanwhile(server: Server) -> None:
+    now = time.time()
+    server.run("old", state="finished", created=now - 9_000)
+    server.run("begun", state="finished", created=now - 8_000)
+    server.run("short", state="finished", created=now - 100)
+    server.run("a", created=now - 7_000)
+    begun = frozenset({"wandb:team/p/begun", "wandb:team/other/x", "wandb:team/p/deleted"})
+    found = remote.target("team/p", Wanted(ended_after=now - 600, begun=begun))
+    assert sorted(names(found.find())) == ["a", "begun", "deleted", "short"]
+    (deleted,) = (one for one in found.find() if one.info.name == "deleted")
+    with pytest.raises(RunGone):
+        deleted.read(None)
+
+
+def test_a_run_whose_end_was_read_is_not_found_again_by_being_new(server: Server) -> None:
+    server.run("first", created=time.time() - 60)
+    found = remote.target("team/p", Wanted())
+    found.find()
+    server.run("short", state="finished", created=time.time()).log({"loss": 1})
+    (short,) = (one for one in found.find() if one.info.name == "short")
+    cursor = None
+    for _ in range(3):
+        cursor = short.read(cursor).cursor
+    assert [names(found.find()) for _ in range(3)] == [["first"]] * 3
+
+
+def test_a_pattern_finds_the_projects_that_fit_and_those_that_come_later(server: Server) -> None:
+    now = time.time()
+    server.run("a", project="llm-7b", created=now - 100)
+    server.run("ended", project="llm-7b", state="finished", created=now - 90)
+    server.run("b", project="vision", created=now - 100)
+    for number in range(150):
+        server.run(f"r{number}", project=f"other-{number}", state="finished", created=now - 100)
+    found = remote.target("team/llm-*", Wanted())
+    assert names(found.find()) == ["a"]
+    server.run("c", project="llm-70b", created=now)
+    server.run("short", project="llm-70b", state="finished", created=now)
+    assert sorted(one.uri for one in found.find()) == [
+        "wandb:team/llm-70b/c", "wandb:team/llm-70b/short", "wandb:team/llm-7b/a"
+    ]  # fmt: skip
+    for name in [name for name in server.runs if "/llm-7b/" in name]:
+        del server.runs[name]
+    assert sorted(names(found.find())) == ["c", "short"]
+
+
+def test_an_entity_that_is_not_there_is_final(server: Server) -> None:
+    with pytest.raises(TrackerError, match="has no entity nobody") as caught:
+        remote.target("nobody/llm-*", Wanted()).find()
+    assert caught.value.is_final
