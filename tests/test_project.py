@@ -76,6 +76,14 @@ def test_style_and_types_hold(words: tuple[str, ...]) -> None:
     assert done.returncode == 0, done.stdout[-4000:]
 
 
+def test_every_package_of_the_wheel_says_that_it_is_typed() -> None:
+    listed = re.search(r"packages = \[(.*?)\]", (ROOT / "pyproject.toml").read_text("utf-8"), re.DOTALL)
+    assert listed is not None
+    packages = re.findall(r'"(.+?)"', listed[1])
+    assert len(packages) == 7
+    assert [name for name in packages if not (ROOT / name / "py.typed").is_file()] == []
+
+
 def test_imports_go_downward() -> None:
     code = "from importlinter.cli import lint_imports_command; lint_imports_command()"
     done = run("-c", code)
