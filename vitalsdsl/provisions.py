@@ -148,8 +148,3 @@ class Provisions:
             Diagnostic("V084", Severity.ERROR, message, written.span, label, ("such as `500 steps` or `6 h`",))
         )
         return None
-
-
-def check_acting(policy: rules.Policy) -> list[Diagnostic]:
-    """What is wrong with all that a policy says about acting: `do`, `limit`, `cooldown`, `nonfinite`."""
-    return Provisions(policy).diagnostics

@@ -69,15 +69,13 @@ def default_actions(level: Level) -> tuple[Asked, ...]:
     return tuple(replace(one, by_default=True) for one in found)
 
 
-def check_actions(actions: Iterable[rules.Action], params: Params | None = None) -> list[Diagnostic]:
-    """What is wrong with the actions of one `do`; `params` are the policy's params by name."""
-    return read_actions(actions, params)[1]
-
-
 def read_actions(
     actions: Iterable[rules.Action], params: Params | None = None
 ) -> tuple[tuple[Asked, ...], list[Diagnostic]]:
-    """The actions of one `do` as they are asked for, and what is wrong with them. Faulty ones are left out."""
+    """The actions of one `do` as they are asked for, and what is wrong with them. Faulty ones are left out.
+
+    `params` are the policy's params by name.
+    """
     found: list[Asked] = []
     diagnostics: list[Diagnostic] = []
     interventions: list[str] = []
@@ -123,9 +121,8 @@ class _Reading:
         span = self.written.span
         span = Span(span.source, span.start, span.start + len(self.written.name))
         name = self.written.name
-        harmless = [
-            n for n, action in registry().items() if not action.asks and not action.rank
-        ]  # what intervenes is never guessed
+        # What changes the run is never guessed.
+        harmless = [n for n, action in registry().items() if not action.asks and not action.rank]
         near = difflib.get_close_matches(name, harmless, 1, 0.7)
         help_ = "there are " + ", ".join(f"`{n}`" for n in sorted(registry()))
         if near:
