@@ -147,7 +147,6 @@ class Metric(Statement):
     """`metric loss = "train/loss", "loss" every 1 steps`: one canonical name for what frameworks log under many."""
 
     name: str
-    name_span_end: int = 0
     logged: tuple[str, ...]
     family: bool = False
     every: Expression | None = None

@@ -92,7 +92,3 @@ class Locator:
             return Span(self.source, start, end)
         last = self.positions[end - 1] + 1 if end > start else self.positions[start]
         return Span(self.source, self.positions[start], last)
-
-
-NOWHERE = Span(Source("<built in>", ""), 0, 0)
-"""The place of what nobody wrote, such as the built-in guards."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
@@ -429,11 +428,6 @@ class Stream:
 
     def push_row(self, row: Row) -> list[Transition]:
         return self.push(row.values, row.step, row.time)
-
-
-def state_text(state: Mapping[str, Any]) -> str:
-    """A saved state as text."""
-    return json.dumps(state, separators=(",", ":"))
 
 
 def _place(rule: RuleState) -> tuple[int, str]:

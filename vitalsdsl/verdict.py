@@ -12,7 +12,7 @@ from vitalsdsl.holding import Holding, Moment, Span
 from vitalsdsl.nodes import Clock, MetricNode, Node
 from vitalsdsl.rules import Level
 from vitalsdsl.signals import Phase, Root
-from vitalsdsl.types import SAMPLES, Extent
+from vitalsdsl.types import SAMPLES, Extent, Reason
 
 
 @dataclass(frozen=True)
@@ -321,7 +321,7 @@ class RuleState:
         if gate is not None and not gate.value:
             for clause in self.clauses:
                 clause.leave_phase()
-            reason = "out of phase"
+            reason = Reason.OUT_OF_PHASE.value
         to, deciding = Level.GREEN, None
         for clause in self.clauses:
             if clause.level > to:
