@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from vitalsdsl.attachment import Attachment
-from vitalsdsl.journal import home_of, journal_of
+from vitalsdsl.home import home_of
+from vitalsdsl.journal import journal_of
 from vitalsdsl.keeping import state_of
 from vitalsdsl.memory import Memory
 from vitalsdsl.policy import LoadedPolicy, load
@@ -127,6 +128,18 @@ def test_the_journal_is_that_of_a_watcher_from_outside(home: Path) -> None:
     """So that what either has answered is not answered by the other."""
     watched(Attachment(policy()), Memory(), "run 1").log({"loss": 1.0}, 0)
     assert [*home.rglob("*.jsonl")] == [journal_of(home, "run 1", "house")]
+
+
+@pytest.mark.parametrize(("said", "place"), [('home = "kept"', "kept"), ("home = ", ".vitals")])
+def test_vitals_toml_says_where_a_training_keeps_its_journal(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, said: str, place: str
+) -> None:
+    """There `vitals ack` and `silence` look for it; a file that cannot be read keeps no training from being watched."""
+    monkeypatch.delenv("VITALS_HOME")
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "vitals.toml").write_text(f"{said}\n")
+    assert Attachment(policy()).home == tmp_path / place
 
 
 def test_a_script_that_changes_its_folder_keeps_its_journal(

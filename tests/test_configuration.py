@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from vitalsdsl.configuration import configuration, known_channels
+from vitalsdsl.configuration import configuration, home_here, known_channels
 from vitalsdsl.errors import UsageError
 
 WHOLE = """
@@ -45,6 +45,20 @@ def test_all_that_it_can_say_is_found_from_a_folder_below(tmp_path: Path) -> Non
     assert first.wanted_tags == {"team": "nlp", "baseline": None}
     assert dict(first.set) == {"k": 2.5}
     assert second.reference == "pack:core"
+
+
+def test_the_home_is_as_given_or_in_the_environment_or_here_or_in_the_working_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In this order, so that a training that is started by a command has the home that was given to the command."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("VITALS_HOME", raising=False)
+    assert home_here() == Path(".vitals")
+    (tmp_path / "vitals.toml").write_text('home = "kept"\n')
+    assert home_here() == tmp_path / "kept"
+    monkeypatch.setenv("VITALS_HOME", "set")
+    assert home_here() == Path("set")
+    assert home_here("given") == Path("given")
 
 
 def test_the_projects_file_stands_over_the_users(tmp_path: Path) -> None:

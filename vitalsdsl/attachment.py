@@ -9,12 +9,15 @@ import os
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from pathlib import Path
 
 from vitalsdsl.channels import configured_ports
+from vitalsdsl.configuration import home_here
 from vitalsdsl.diagnostic import printable
 from vitalsdsl.dispatch import Dispatcher
-from vitalsdsl.errors import StateError
-from vitalsdsl.journal import Journal, home_of, journal_of
+from vitalsdsl.errors import StateError, UsageError
+from vitalsdsl.home import home_of
+from vitalsdsl.journal import Journal, journal_of
 from vitalsdsl.keeping import keep, state_of, taken
 from vitalsdsl.points import RunInfo
 from vitalsdsl.policy import LoadedPolicy
@@ -51,10 +54,10 @@ class _Aloud:
 class Attachment:
     """One policy and the runs of this process that it watches.
 
-    Each run has a monitor, a dispatcher and a journal of its own; nothing is shared between runs. What the rules know at
-    the end of a run is kept beside its journal, so that a process that resumes it goes on where they were. Several policies that
-    watch one run share its port, by the `sharing` of their tracker. A forked child watches nothing: its copy of the
-    state is of no use.
+    Each run has a monitor, a dispatcher and a journal of its own; nothing is shared between runs. What the rules know
+    at the end of a run is kept beside its journal, so that a process that resumes it goes on where they were. Several
+    policies that watch one run share its port, by the `sharing` of their tracker. A forked child watches nothing: its
+    copy of the state is of no use.
     """
 
     def __init__(
@@ -67,7 +70,7 @@ class Attachment:
         self.policy = policy
         self.total_steps = total_steps
         # Not where the script goes later: a journal must be found again.
-        self.home = home_of(home).absolute()
+        self.home = _home(home).absolute()
         self._channels = configured_ports(policy.policy)
         self._sharing = sharing if sharing is not None else Sharing()
         self._name = self._sharing.claim(policy.name, policy.digest)
@@ -152,6 +155,13 @@ class Attachment:
         """All runs are over for this policy, while they may go on for others."""
         self.end_all()
         self._sharing.release(self._name)
+
+
+def _home(given: str | os.PathLike[str] | None) -> Path:
+    try:
+        return home_here(given)
+    except UsageError:  # said by `configured_ports`, which reads the same file
+        return home_of(given)
 
 
 def copy_of(policy: LoadedPolicy) -> PolicyCopy:

@@ -29,7 +29,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, ValidationInfo, field_validator
 
 from vitalsdsl.errors import UsageError
-from vitalsdsl.journal import home_of
+from vitalsdsl.home import home_of
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -125,12 +125,12 @@ def configuration(start: Path | None = None) -> Configuration:
     return found
 
 
-def home_here(given: Path | None = None) -> Path:
-    """The folder of the watcher's store and journals: as given, else as vitals.toml says, else as `home_of` does.
+def home_here(given: str | os.PathLike[str] | None = None) -> Path:
+    """The folder of stores and journals that holds in the working directory: `home_of` with what vitals.toml says.
 
     Raises UsageError where a vitals.toml cannot be read.
     """
-    return home_of(given or configuration().home)
+    return home_of(given, configuration().home)
 
 
 def known_channels(start: Path | None = None) -> frozenset[str] | None:

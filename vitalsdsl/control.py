@@ -18,7 +18,7 @@ from typing import Any
 
 from vitalsdsl.diagnostic import printable
 from vitalsdsl.errors import StateError, UsageError
-from vitalsdsl.journal import file_name
+from vitalsdsl.home import file_name
 from vitalsdsl.points import number
 from vitalsdsl.tracker import Ability, Port, Request
 

@@ -6,12 +6,10 @@ nothing was done. Several processes may share one file: the one whose intent sta
 
 from __future__ import annotations
 
-import hashlib
 import json
 import logging
 import math
 import os
-import re
 import socket
 import threading
 import uuid
@@ -21,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from vitalsdsl.errors import UsageError
+from vitalsdsl.home import file_name, home_of
 from vitalsdsl.ledger import Ledger, Record
 from vitalsdsl.verdict import Past
 
@@ -260,18 +259,6 @@ class Journal:
             )  # fmt: skip
 
 
-_LONGEST_NAME = 200
-"""Bytes of a name; file systems take 255, of which endings need some."""
-
-HOME_VARIABLE = "VITALS_HOME"
-"""Where journals are kept; `.vitals` in the working directory by default."""
-
-
-def home_of(given: str | os.PathLike[str] | None = None) -> Path:
-    """The folder of stores and journals: as given, else VITALS_HOME, else `.vitals` in the working directory."""
-    return Path(given or os.environ.get(HOME_VARIABLE) or ".vitals")
-
-
 def journal_of(home: Path, run: str, policy: str) -> Path:
     """Where what is decided about a run under a policy of that name is written down."""
     return home / file_name(run) / f"{file_name(policy)}.journal.jsonl"
@@ -283,21 +270,6 @@ def journals_of(run: str, home: Path | None = None) -> list[Path]:
     if not found:
         raise UsageError(f"nothing is known of run {run} in {home_of(home)}")
     return found
-
-
-def file_name(text: str) -> str:
-    """A name as one part of a path, never one that leads elsewhere, and cut where a disk would not take it.
-
-    >>> file_name("team/run 1"), file_name("..")
-    ('team_run_1', '__')
-    """
-    name = re.sub(r"[^\w.-]", "_", text)
-    if not name.strip("."):
-        return "_" * max(1, len(name))
-    if len(name.encode()) <= _LONGEST_NAME:
-        return name
-    rest = hashlib.sha256(text.encode("utf-8", "surrogateescape")).hexdigest()[:16]
-    return name.encode()[: _LONGEST_NAME - 20].decode("utf-8", "ignore") + rest
 
 
 def is_alive(writer: str) -> bool:

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from vitalsdsl.journal import file_name
+from vitalsdsl.home import file_name
 
 logger = logging.getLogger("vitalsdsl")
 

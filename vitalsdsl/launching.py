@@ -20,7 +20,7 @@ from typing import Any, Protocol
 
 from vitalsdsl.errors import UsageError, VitalsError
 from vitalsdsl.feeds import Feed, Target, Wanted, schemes, target
-from vitalsdsl.journal import HOME_VARIABLE, file_name
+from vitalsdsl.home import HOME_VARIABLE, file_name
 from vitalsdsl.policy import LoadedPolicy
 from vitalsdsl.watcher import Assignment, Shows, Watcher
 

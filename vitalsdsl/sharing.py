@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Mapping, Sequence
 
-from vitalsdsl.journal import file_name
+from vitalsdsl.home import file_name
 from vitalsdsl.rules import Level
 from vitalsdsl.tracker import Alert, PolicyCopy, Port, Request
 from vitalsdsl.verdict import Transition

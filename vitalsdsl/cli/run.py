@@ -8,8 +8,8 @@ from pathlib import Path
 import click
 
 from vitalsdsl.cli.output import coloured
+from vitalsdsl.configuration import home_here
 from vitalsdsl.diagnostic import printable
-from vitalsdsl.journal import home_of
 from vitalsdsl.launching import launch, levels_reached, was_watched
 from vitalsdsl.policy import load
 from vitalsdsl.watcher import Shows
@@ -40,10 +40,11 @@ def command(ctx: click.Context, policy: str, command_line: tuple[str, ...], home
     if not words:
         raise click.UsageError("no command given: vitals run POLICY -- python train.py")
     began = time.time()
-    code = launch(loaded, reference, words, home_of(home), _OnStderr())
-    if not was_watched(home_of(home), began):
+    place = home_here(home)
+    code = launch(loaded, reference, words, place, _OnStderr())
+    if not was_watched(place, began):
         click.echo("vitals: no run of MLflow or W&B was logged: the policy watched nothing", err=True)
-    _summary(home_of(home), began)
+    _summary(place, began)
     ctx.exit(code)
 
 
