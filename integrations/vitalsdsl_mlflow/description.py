@@ -5,13 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
+from vitalsdsl_mlflow.names import RULE
+
 DESCRIPTION = "mlflow.note.content"
 """The tag that MLflow's pages show as the run's description, in Markdown."""
 
 ROOM = 8000
 """Longer descriptions are cut off by MLflow without a word."""
-
-RULE = "vitals.rule."
 
 MOST = 2000
 BEGIN = "<!-- vitals: begin -->"

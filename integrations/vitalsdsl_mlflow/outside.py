@@ -1,4 +1,4 @@
-"""What is done on a run from outside: the same tags and artifacts as in its own process, and a word in its description."""
+"""What is done on a run from outside: the tags and artifacts of its own process, and a word in its description."""
 
 from __future__ import annotations
 
@@ -12,14 +12,15 @@ from typing import Any, Protocol
 from urllib.parse import quote, unquote, urlsplit
 
 from vitalsdsl.errors import MissingExtraError, TrackerError
+from vitalsdsl.json_line import json_line
 from vitalsdsl.policy import LoadedPolicy
 from vitalsdsl.rules import Level
-from vitalsdsl.tracker import Ability, Alert, PolicyCopy, Port, facts, json_line
+from vitalsdsl.tracker import Ability, Alert, PolicyCopy, Port, facts
 from vitalsdsl.verdict import Transition
-from vitalsdsl_mlflow.description import DESCRIPTION, RULE, described, summary
+from vitalsdsl_mlflow.description import DESCRIPTION, described, summary
 from vitalsdsl_mlflow.headline import Headline
-from vitalsdsl_mlflow.port import MAX_TAG, _id, _tag_name
-from vitalsdsl_mlflow.rest import NotThere, Rest
+from vitalsdsl_mlflow.names import ALERTS, MAX_TAG, RULE, TRANSITIONS, id_in, tag_name
+from vitalsdsl_mlflow.rest import NotOffered, NotThere, Rest
 from vitalsdsl_mlflow.server import Server, snapshot_of
 from vitalsdsl_mlflow.stores import Snapshot, Store
 
@@ -28,8 +29,6 @@ logger = logging.getLogger("vitalsdsl")
 ATTEMPTS = 3
 """How often something is written that another writer took away again at once."""
 
-_ALERTS = "vitals/alerts.jsonl"
-_TRANSITIONS = "vitals/transitions.jsonl"
 _PROXIED = "mlflow-artifacts/artifacts/"
 
 _said: set[str] = set()
@@ -85,10 +84,8 @@ class RestHands:
             return file.read_text("utf-8", "replace") if file.is_file() else None
         try:
             return self._rest.download(f"{self._proxy}/{quote(path)}").decode("utf-8", "replace")
-        except TrackerError as error:
-            if isinstance(error, NotThere) or "HTTP 404" in str(error):
-                return None
-            raise
+        except (NotThere, NotOffered):  # of an artifact that is not there, servers say either
+            return None
 
     def write(self, path: str, text: str) -> None:
         if self._folder is None:
@@ -164,7 +161,7 @@ class OutsidePort(Port):
         self._describe()
 
     def tag_rules(self, firing: Mapping[str, str]) -> None:
-        wanted: dict[str, str | None] = {_tag_name(rule): shown[:MAX_TAG] for rule, shown in firing.items()}
+        wanted: dict[str, str | None] = {tag_name(rule): shown[:MAX_TAG] for rule, shown in firing.items()}
         gone = [name for name in self._hands.tags() if name.startswith(RULE) and name not in wanted]
         self._tag({**dict.fromkeys(gone, None), **wanted})
         self._describe()
@@ -178,13 +175,13 @@ class OutsidePort(Port):
             "text": alert.text,
         }
         if self._hands.has_artifacts:
-            self._append(_ALERTS, {alert.id: json_line(record)})
+            self._append(ALERTS, {alert.id: json_line(record)})
         if self._headline.takes(alert.level):
             self._tag({"vitals.alert": f"{alert.title}: {alert.text}"[:MAX_TAG]})
         self._describe()
 
     def record(self, transitions: Sequence[Transition]) -> None:
-        self._append(_TRANSITIONS, {transition.id: json_line(transition.as_dict()) for transition in transitions})
+        self._append(TRANSITIONS, {transition.id: json_line(transition.as_dict()) for transition in transitions})
 
     def record_policy(self, policy: PolicyCopy) -> None:
         if self._hands.has_artifacts:
@@ -238,7 +235,7 @@ class OutsidePort(Port):
 
         def missing() -> tuple[list[str], list[str]]:
             there = [line for line in (self._hands.read(path) or "").split("\n") if line]
-            known = {_id(line) for line in there}
+            known = {id_in(line) for line in there}
             return there, [line for known_as, line in lines.items() if known_as not in known]
 
         def write() -> None:

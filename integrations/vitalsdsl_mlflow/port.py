@@ -3,11 +3,7 @@
 from __future__ import annotations
 
 import functools
-import hashlib
-import json
 import os
-import posixpath
-import re
 import tempfile
 import threading
 import time
@@ -15,19 +11,13 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
+from vitalsdsl.json_line import json_line
 from vitalsdsl.rules import Level
-from vitalsdsl.tracker import Ability, Alert, PolicyCopy, Port, facts, json_line, kept_as
+from vitalsdsl.tracker import Ability, Alert, PolicyCopy, Port, facts, kept_as
 from vitalsdsl.verdict import Transition
 from vitalsdsl_mlflow.headline import Headline
+from vitalsdsl_mlflow.names import ALERTS, MAX_TAG, RULE, TRANSITIONS, id_in, tag_name
 from vitalsdsl_mlflow.tap import ours
-
-MAX_TAG = 8000
-"""Longer tag values are cut off by MLflow without a word."""
-
-_ALERTS = "vitals/alerts.jsonl"
-_TRANSITIONS = "vitals/transitions.jsonl"
-_RULE = "vitals.rule."
-_LONGEST_NAME = 200
 
 Method = TypeVar("Method", bound=Callable[..., Any])
 
@@ -115,8 +105,8 @@ class MlflowPort(Port):
     def tag_rules(self, firing: Mapping[str, str]) -> None:
         if self._shown is None:
             tags = self._client.get_run(self._run).data.tags
-            self._shown = {name: value for name, value in tags.items() if name.startswith(_RULE)}
-        wanted = {_tag_name(rule): shown[:MAX_TAG] for rule, shown in firing.items()}
+            self._shown = {name: value for name, value in tags.items() if name.startswith(RULE)}
+        wanted = {tag_name(rule): shown[:MAX_TAG] for rule, shown in firing.items()}
         for name, shown in wanted.items():
             if self._shown.get(name) != shown:
                 self._client.set_tag(self._run, name, shown)
@@ -134,20 +124,20 @@ class MlflowPort(Port):
 
     @_quietly
     def alert(self, alert: Alert) -> None:
-        lines = self._lines_of(_ALERTS)
-        if all(_id(line) != alert.id for line in lines):
+        lines = self._lines_of(ALERTS)
+        if all(id_in(line) != alert.id for line in lines):
             lines.append(json_line({"id": alert.id, "at": time.time(), "level": alert.level.word, "title": alert.title,
                                 "text": alert.text}))  # fmt: skip
-        self._write(_ALERTS, lines)
+        self._write(ALERTS, lines)
         if self._headline.takes(alert.level):
             self._client.set_tag(self._run, "vitals.alert", f"{alert.title}: {alert.text}"[:MAX_TAG])
 
     @_quietly
     def record(self, transitions: Sequence[Transition]) -> None:
-        lines = self._lines_of(_TRANSITIONS)
-        known = {_id(line) for line in lines}
+        lines = self._lines_of(TRANSITIONS)
+        known = {id_in(line) for line in lines}
         lines += [json_line(t.as_dict()) for t in transitions if t.id not in known]
-        self._write(_TRANSITIONS, lines)
+        self._write(TRANSITIONS, lines)
 
     def _lines_of(self, path: str) -> list[str]:
         """The lines of one of our artifacts: a run that is resumed has those of earlier processes."""
@@ -171,23 +161,3 @@ class MlflowPort(Port):
         for fact, value in facts(self._policies.values()).items():
             if value:
                 self._client.set_tag(self._run, f"vitals.{fact}", value[:MAX_TAG])
-
-
-def _id(line: str) -> object:
-    """The id in a line; None in one that was cut off."""
-    try:
-        record = json.loads(line)
-    except ValueError:
-        return None
-    return record.get("id") if isinstance(record, dict) else None
-
-
-def _tag_name(rule: str) -> str:
-    """A tag's name for a rule's: MLflow allows letters, digits and a few signs, at most 250 of them, and no path that
-    could be written shorter. What has to be changed ends in a sum of the whole, so that no two rules share a tag."""
-    name = re.sub(r"[^\w\-. /]", "_", rule)
-    if posixpath.normpath(name) != name or name.startswith(("/", "..")) or name != name.strip():
-        name = name.strip().replace("/", "_").replace("..", "_")
-    if name == rule and len(name) <= _LONGEST_NAME:
-        return _RULE + name
-    return f"{_RULE}{name[:_LONGEST_NAME].rstrip()}-{hashlib.sha256(rule.encode('utf-8', 'replace')).hexdigest()[:8]}"

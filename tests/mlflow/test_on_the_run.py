@@ -13,7 +13,8 @@ from typing import Any
 import mlflow
 import pytest
 from vitalsdsl_mlflow import attach
-from vitalsdsl_mlflow.port import MAX_TAG, MlflowPort, _tag_name
+from vitalsdsl_mlflow.names import MAX_TAG, tag_name
+from vitalsdsl_mlflow.port import MlflowPort
 from vitalsdsl_mlflow.rows import LoggedPoint
 
 from tests.mlflow.runs import (
@@ -159,10 +160,10 @@ HOSTILE = [
 
 
 def test_every_rule_has_a_tag_of_its_own_that_mlflow_takes(client: Any) -> None:
-    names = [_tag_name(rule) for rule in HOSTILE]
+    names = [tag_name(rule) for rule in HOSTILE]
     assert len(set(names)) == len(HOSTILE)
     assert all(len(name) <= 250 and posixpath.normpath(name) == name for name in names)
-    assert _tag_name("loss_high") == "vitals.rule.loss_high"
+    assert tag_name("loss_high") == "vitals.rule.loss_high"
     run = client.create_run("0").info.run_id
     port(client, run).tag_rules(dict.fromkeys(HOSTILE, "red@1"))
     assert set(vitals_tags(client, run)) == set(names)

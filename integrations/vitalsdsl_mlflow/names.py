@@ -1,0 +1,43 @@
+"""Under which names things of ours stand on a run of MLflow: its tags, its artifacts, the lines in those."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import posixpath
+import re
+
+RULE = "vitals.rule."
+"""What the tags of rules begin with."""
+
+ALERTS = "vitals/alerts.jsonl"
+TRANSITIONS = "vitals/transitions.jsonl"
+
+MAX_TAG = 8000
+"""Longer tag values are cut off by MLflow without a word."""
+
+_LONGEST_NAME = 200
+
+
+def tag_name(rule: str) -> str:
+    """A tag's name for a rule's: MLflow allows letters, digits and a few signs, at most 250 of them, and no path that
+    could be written shorter. What has to be changed ends in a sum of the whole, so that no two rules share a tag.
+
+    >>> tag_name("loss_high"), tag_name("nonfinite(loss)")
+    ('vitals.rule.loss_high', 'vitals.rule.nonfinite_loss_-44ccab3b')
+    """
+    name = re.sub(r"[^\w\-. /]", "_", rule)
+    if posixpath.normpath(name) != name or name.startswith(("/", "..")) or name != name.strip():
+        name = name.strip().replace("/", "_").replace("..", "_")
+    if name == rule and len(name) <= _LONGEST_NAME:
+        return RULE + name
+    return f"{RULE}{name[:_LONGEST_NAME].rstrip()}-{hashlib.sha256(rule.encode('utf-8', 'replace')).hexdigest()[:8]}"
+
+
+def id_in(line: str) -> object:
+    """The id in a line of an artifact; None in one that was cut off."""
+    try:
+        record = json.loads(line)
+    except ValueError:
+        return None
+    return record.get("id") if isinstance(record, dict) else None
