@@ -10,12 +10,9 @@ import configparser
 import contextlib
 import json
 import os
-import re
 import socket
 import threading
 from collections.abc import Mapping
-from datetime import datetime, timezone
-from email.utils import parsedate_to_datetime
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit, urlunsplit
@@ -26,6 +23,7 @@ from urllib3.connection import HTTPConnection, HTTPSConnection
 from urllib3.connectionpool import HTTPConnectionPool, HTTPSConnectionPool
 
 from vitalsdsl.errors import TrackerError
+from vitalsdsl.retry_after import retry_after
 
 CONNECT_S = 5.0
 SILENCE_S = 20.0
@@ -252,15 +250,7 @@ def _credentials(uri: str) -> requests.auth.AuthBase | None:
 
 
 def _seconds(answer: requests.Response) -> float | None:
-    """What the server says of when to come back: seconds, or a date."""
-    said = answer.headers.get("Retry-After", "").strip()
-    if re.fullmatch(r"\d+(\.\d+)?", said):
-        return float(said)
-    try:
-        at = parsedate_to_datetime(said)
-    except (TypeError, ValueError):
-        return None
-    return max(0.0, (at - datetime.now(timezone.utc)).total_seconds()) if at.tzinfo else None
+    return retry_after(answer.headers.get("Retry-After", ""), answer.headers.get("Date", ""))
 
 
 def _is_page(answer: requests.Response) -> bool:

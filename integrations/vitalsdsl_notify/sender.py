@@ -16,13 +16,12 @@ class Sender:
         raise NotImplementedError
 
 
-def refusal(channel: str, status: int, wait: str = "") -> TrackerError:
+def refusal(channel: str, status: int, wait: float | None = None) -> TrackerError:
     """The error that an HTTP status stands for: what a later try may mend, or a refusal for good.
 
-    >>> refusal("team", 404).is_final, refusal("team", 503).is_final, refusal("team", 429, "7").retry_after
+    >>> refusal("team", 404).is_final, refusal("team", 503).is_final, refusal("team", 429, 7.0).retry_after
     (True, False, 7.0)
     """
     if status >= 500 or status in _TRANSIENT:
-        after = float(wait) if wait.isdigit() and len(wait) < 6 else None
-        return TrackerError(f"channel `{channel}` cannot take messages now ({status})", retry_after=after)
+        return TrackerError(f"channel `{channel}` cannot take messages now ({status})", retry_after=wait)
     return TrackerError(f"channel `{channel}` refuses messages ({status}): its address holds no longer", is_final=True)

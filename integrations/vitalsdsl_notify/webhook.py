@@ -9,6 +9,7 @@ import requests
 
 from vitalsdsl import __version__
 from vitalsdsl.errors import TrackerError, UsageError
+from vitalsdsl.retry_after import retry_after
 from vitalsdsl.tracker import Alert
 from vitalsdsl_notify.plain import shortened
 from vitalsdsl_notify.quiet import quiet
@@ -55,4 +56,5 @@ class Webhook(Sender):
         if trouble:  # raised out here: the error that was caught names the address
             raise TrackerError(f"channel `{self._channel}` does not answer ({trouble})")
         if not 200 <= answer.status_code < 300:
-            raise refusal(self._channel, answer.status_code, answer.headers.get("Retry-After", ""))
+            wait = retry_after(answer.headers.get("Retry-After", ""), answer.headers.get("Date", ""))
+            raise refusal(self._channel, answer.status_code, wait)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import email.utils
 import json
 import math
 import time
@@ -14,6 +13,7 @@ import urllib3
 
 from vitalsdsl.errors import TrackerError
 from vitalsdsl.points import number
+from vitalsdsl.retry_after import retry_after, unix_time
 from vitalsdsl_wandb.server import Key, Server, find_key, find_server
 
 CONNECT = 10.0
@@ -22,8 +22,6 @@ TIMEOUT = 30.0
 
 MOST_BYTES = 64 * 2**20
 """Answers that are larger are not taken in."""
-
-_LONGEST_WAIT = 3600.0
 
 
 class TooLarge(TrackerError):
@@ -90,7 +88,7 @@ class GraphQL:
 
     def _data(self, server: Server, response: requests.Response, body: bytes) -> dict[str, Any]:
         status, headers = response.status_code, response.headers
-        self.clock = _unix(headers.get("Date")) or self.clock
+        self.clock = unix_time(headers.get("Date", "")) or self.clock
         wait = _wait(headers)
         remaining = number(headers.get("RateLimit-Remaining", ""))
         self.remaining = math.inf if remaining is None else remaining
@@ -141,20 +139,6 @@ def _whole(response: requests.Response, most: int) -> bytes:
 
 
 def _wait(headers: Mapping[str, str]) -> float | None:
-    """Seconds that the server asks to be left alone, where it says so."""
-    after = headers.get("Retry-After", "").strip()
-    seconds = number(after)
-    if seconds is None and after:
-        at, now = _unix(after), _unix(headers.get("Date")) or time.time()
-        seconds = at - now if at else None
-    if seconds is None:
-        seconds = number(headers.get("RateLimit-Reset", ""))
-    return min(max(seconds, 0.0), _LONGEST_WAIT) if seconds is not None and seconds == seconds else None
-
-
-def _unix(date: str | None) -> float:
-    """An HTTP date in unix seconds; 0 where there is none."""
-    try:
-        return email.utils.parsedate_to_datetime(date or "").timestamp()
-    except (TypeError, ValueError):
-        return 0.0
+    """Seconds that the server asks to be left alone, where it says so: it has a header of its own for its limit, too."""
+    said = retry_after(headers.get("Retry-After", ""), headers.get("Date", ""))
+    return retry_after(headers.get("RateLimit-Reset", "")) if said is None else said
