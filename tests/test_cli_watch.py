@@ -112,6 +112,8 @@ WRONG: dict[str, tuple[list[str], str]] = {
     "nothing at all": ([], "no target given"),
     "no such policy": (["q.vitals", "mlflow:abc"], "q.vitals"),
     "a level that is none": (["--fail-on", "purple", "p.vitals", "mlflow:abc"], "purple"),
+    "a param without a policy": (["--set", "k=9"], "--tag, --set and --profile go with a POLICY"),
+    "a tag without a policy": (["--tag", "team=nlp"], "go with a POLICY"),
     "a tag without a name": (["--tag", "=x", "p.vitals", "mlflow:abc"], "write it as name=value"),
 }
 
@@ -139,6 +141,8 @@ def test_a_tracker_that_refuses_is_one_message(project: Path, monkeypatch: pytes
 def test_no_runs_is_said(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("vitalsdsl.cli.watch.target", lambda reference, wanted: ScriptedTarget())
     assert "no runs found in wandb:a/b" in call("--once", "p.vitals", "wandb:a/b").stderr
+    (project / "vitals.toml").write_text('[[policies]]\ntarget = "wandb:a/c"\npolicy = "p.vitals"\n')
+    assert "no runs found in wandb:a/c" in call("--once").stderr
 
 
 def test_channels_without_their_package_are_said_before_anything_is_watched(
@@ -147,6 +151,7 @@ def test_channels_without_their_package_are_said_before_anything_is_watched(
     (project / "vitals.toml").write_text('[channels.team]\nurl = "env:TEAM"\n')
     (project / "p.vitals").write_text('rule hot { when loss > 3 -> orange do alert, notify("team") }\n')
     monkeypatch.setattr("vitalsdsl.channels.entry_points", lambda group: [])
+    (project / "p.vitals").write_text(POLICY.replace("-> orange", '-> orange do notify("team")'))
     result = call("--once", "p.vitals", "mlflow:abc")
     assert result.exit_code == 2 and "pip install 'vitalsdsl[notify]'" in result.output and not run.port.alerts
 

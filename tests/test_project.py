@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from vitalsdsl.cli.app import NO_COMMANDS
 from vitalsdsl.policy import read
 from vitalsdsl.schema import json_schema
 from vitalsdsl.suite import load_tests
@@ -66,7 +67,7 @@ def test_the_language_page_has_its_policies() -> None:
 
 def test_the_readme_names_every_command() -> None:
     said = (ROOT / "README.md").read_text("utf-8")
-    commands = {p.stem for p in (ROOT / "vitalsdsl" / "cli").glob("*.py")} - {"__init__", "app", "output"}
+    commands = {p.stem for p in (ROOT / "vitalsdsl" / "cli").glob("*.py")} - {"__init__", *NO_COMMANDS}
     assert {c for c in commands if f"vitals {c}" not in said} == set()
 
 
@@ -134,7 +135,7 @@ def test_help_says_in_a_line_what_each_command_does_and_loads_none_of_them() -> 
     """
     said = run("-c", textwrap.dedent(code)).stdout
     listed = said[said.index("Commands:\n") :].splitlines()[1:-1]
-    commands = {p.stem for p in (ROOT / "vitalsdsl" / "cli").glob("*.py")} - {"__init__", "app", "output"}
+    commands = {p.stem for p in (ROOT / "vitalsdsl" / "cli").glob("*.py")} - {"__init__", *NO_COMMANDS}
     assert [line.split()[0] for line in listed] == sorted(commands)
     assert all(re.fullmatch(r"  \w+ +\w.{10,}[^….]", line) and len(line) < 80 for line in listed), listed
     assert said.splitlines()[-1] == "[]"

@@ -5,7 +5,6 @@ A port may raise and may hang; dispatch calls it from threads of its own, one po
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
@@ -144,11 +143,6 @@ def facts(policies: Iterable[PolicyCopy]) -> dict[str, str]:
         "digest": ", ".join(p.digest for p in known),
         "git": ", ".join(dict.fromkeys(p.git for p in known if p.git)),
     }
-
-
-def json_line(record: Mapping[str, Any]) -> str:
-    """A record as one line of a file on the run; its numbers are all finite."""
-    return json.dumps(record, ensure_ascii=False, allow_nan=False)
 
 
 def _undone(port: Port, what: str) -> NotImplementedError:

@@ -8,6 +8,7 @@ from pathlib import Path
 import click
 
 from vitalsdsl.cli.app import fail, whoami
+from vitalsdsl.cli.options import home_option
 from vitalsdsl.configuration import home_here
 from vitalsdsl.diagnostic import printable
 from vitalsdsl.journal import Journal, journals_of
@@ -20,9 +21,7 @@ from vitalsdsl.rules import Level
 @click.argument("rule", metavar="ID|RULE")
 @click.option("--because", "reason", required=True, metavar="TEXT", help="What is known, for the others.")
 @click.option("--by", "author", default=whoami, metavar="NAME", help="Who; you, by default.")
-@click.option(
-    "--home", type=click.Path(path_type=Path), help="The watcher's store and journals; VITALS_HOME or .vitals."
-)
+@home_option
 def command(run: str, rule: str, reason: str, author: str, home: Path | None) -> None:
     """Acknowledge what a rule says of RUN: it is told no more until the rule is green again, or gets worse.
 

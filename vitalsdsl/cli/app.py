@@ -16,6 +16,9 @@ from vitalsdsl import __version__
 from vitalsdsl.diagnostic import printable
 from vitalsdsl.errors import PolicyError, VitalsError
 
+NO_COMMANDS = frozenset({"app", "options", "output"})
+"""The files of this package that are no commands."""
+
 EXIT_FINDINGS = 1
 EXIT_USAGE = 2
 EXIT_LEVEL = 3
@@ -26,7 +29,7 @@ class Commands(click.Group):
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         package = importlib.import_module("vitalsdsl.cli")
-        return sorted(m.name for m in pkgutil.iter_modules(package.__path__) if m.name not in ("app", "output"))
+        return sorted(m.name for m in pkgutil.iter_modules(package.__path__) if m.name not in NO_COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in self.list_commands(ctx):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib.metadata
-import json
 import os
 import platform
 import sys
@@ -18,9 +17,11 @@ import click
 from vitalsdsl import __version__
 from vitalsdsl.channels import channel_ports
 from vitalsdsl.cli.app import EXIT_FINDINGS, fail
+from vitalsdsl.cli.options import form_option
 from vitalsdsl.configuration import Configuration, configuration
 from vitalsdsl.diagnostic import printable
 from vitalsdsl.errors import TrackerError, VitalsError
+from vitalsdsl.json_line import json_line
 from vitalsdsl.packs import packs
 from vitalsdsl.policy import read
 from vitalsdsl.rules import Level
@@ -44,7 +45,7 @@ class Finding:
 
 @click.command("doctor")
 @click.option("--send-test", "channel", metavar="CHANNEL", help="Send a message to a channel of vitals.toml.")
-@click.option("--format", "form", type=click.Choice(["text", "jsonl"]), default="text")
+@form_option
 @click.pass_context
 def command(ctx: click.Context, channel: str | None, form: str) -> None:
     """What is installed and reachable here, and whether the channels have what they need."""
@@ -54,7 +55,7 @@ def command(ctx: click.Context, channel: str | None, form: str) -> None:
     findings = list(_look())
     for finding in findings:
         if form == "jsonl":
-            click.echo(json.dumps({"type": "finding", **asdict(finding)}))
+            click.echo(json_line({"type": "finding", **asdict(finding)}))
         else:
             mark = {"ok": click.style("ok ", fg="green"), "absent": "-  ", "bad": click.style("bad", fg="red")}
             click.echo(f"{mark[finding.state]}  {printable(finding.what):22} {printable(finding.said)}")

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import json
-
 import click
 
 from vitalsdsl.cli.app import fail
+from vitalsdsl.cli.options import form_option
 from vitalsdsl.cli.output import coloured, progress
 from vitalsdsl.diagnostic import printable
 from vitalsdsl.explain import at_step, in_english
+from vitalsdsl.json_line import json_line
 from vitalsdsl.points import Rewind
 from vitalsdsl.policy import LoadedPolicy, load
 from vitalsdsl.rules import Rule
@@ -24,7 +24,7 @@ from vitalsdsl.verdict import RuleState
 @click.argument("source", required=False)
 @click.option("--rule", "rule", metavar="R", help="Only this rule.")
 @click.option("--step", "step", type=int, metavar="N", help="At this step; without it at the end of the run.")
-@click.option("--format", "form", type=click.Choice(["text", "jsonl"]), default="text")
+@form_option
 def command(policy: str, source: str | None, rule: str | None, step: int | None, form: str) -> None:
     """Read a policy out in plain English.
 
@@ -51,7 +51,7 @@ def _english(loaded: LoadedPolicy, only: str | None, form: str) -> None:
             continue
         lines = ["Disabled."] if rule.body.disabled else in_english(rule, scope)
         if form == "jsonl":
-            click.echo(json.dumps({"type": "rule", "rule": rule.name, "title": rule.title, "says": lines}))
+            click.echo(json_line({"type": "rule", "rule": rule.name, "title": rule.title, "says": lines}))
             continue
         title = f"  {rule.title}" if rule.title else ""
         click.echo(click.style(rule.name, bold=True) + title)
@@ -94,11 +94,8 @@ def _rule(stream: Stream, state: RuleState, form: str) -> None:
     for said, seen in at_step(stream, state):
         if form == "jsonl":
             values = [{"depth": s.depth, "text": s.text, "value": s.value, "reason": s.reason or None} for s in seen]
-            click.echo(
-                json.dumps(
-                    {"type": "explanation", "rule": name, "step": stream.closed, "state": said, "values": values}
-                )
-            )
+            line = {"type": "explanation", "rule": name, "step": stream.closed, "state": said, "values": values}
+            click.echo(json_line(line))
             continue
         click.echo(f"{coloured(state.level.word)}  {click.style(printable(name), bold=True)}: {said}")
         for each in seen:

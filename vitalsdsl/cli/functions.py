@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import difflib
 import inspect
-import json
 
 import click
 
 from vitalsdsl.cli.app import fail
+from vitalsdsl.cli.options import form_option
 from vitalsdsl.forms.base import Form, find, forms
+from vitalsdsl.json_line import json_line
 from vitalsdsl.ops.base import Function, aggregates, registry
 
 Entry = type[Function] | Form
@@ -17,7 +18,7 @@ Entry = type[Function] | Form
 
 @click.command("functions")
 @click.argument("words", nargs=-1, metavar="[NAME]")
-@click.option("--format", "form", type=click.Choice(["text", "jsonl"]), default="text")
+@form_option
 def command(words: tuple[str, ...], form: str) -> None:
     """What each function and form means; with NAME its whole page.
 
@@ -66,7 +67,7 @@ def _page(entry: Entry) -> str:
 
 def _lines(entries: list[Entry]) -> str:
     return "\n".join(
-        json.dumps(
+        json_line(
             {
                 "type": "form" if isinstance(entry, Form) else "function",
                 "name": entry.name,

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Iterable, Iterator
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import click
 from rich.console import Console
@@ -31,10 +30,6 @@ def transition_line(transition: Transition) -> str:
     change = f"{coloured(transition.from_.word)} -> {coloured(transition.to.word)}"
     attempt = f" (attempt {transition.attempt})" if transition.attempt else ""
     return f"step {transition.step:>7}{attempt}  {change}  {printable(rule)}: {printable(transition.message)}"
-
-
-def json_line(data: dict[str, Any]) -> str:
-    return json.dumps(data, ensure_ascii=False, allow_nan=False)
 
 
 def progress(items: Iterable[Item], what: str, total: int | None = None, after: int = 20_000) -> Iterator[Item]:

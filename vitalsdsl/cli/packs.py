@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
-
 import click
 
 from vitalsdsl.cli.app import fail
+from vitalsdsl.cli.options import form_option
+from vitalsdsl.json_line import json_line
 from vitalsdsl.logged import Reads
 from vitalsdsl.packs import packs
 from vitalsdsl.policy import load
@@ -15,7 +15,7 @@ from vitalsdsl.rules import Param, Rule
 
 @click.command("packs")
 @click.argument("name", required=False)
-@click.option("--format", "form", type=click.Choice(["text", "jsonl"]), default="text")
+@form_option
 def command(name: str | None, form: str) -> None:
     """The installed packs; with NAME its rules, what it reads of a run, and its params."""
     known = packs()
@@ -26,7 +26,7 @@ def command(name: str | None, form: str) -> None:
         rules = loaded.policy.of(Rule)
         if form == "jsonl":
             listed = [{"rule": rule.name, "title": rule.title} for rule in rules]
-            click.echo(json.dumps({"type": "pack", "name": pack, "digest": loaded.digest, "rules": listed}))
+            click.echo(json_line({"type": "pack", "name": pack, "digest": loaded.digest, "rules": listed}))
             continue
         title = loaded.policy.title or ""
         click.echo(click.style(pack, bold=True) + f"  {title}  ({len(rules)} rules)")

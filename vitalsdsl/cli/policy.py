@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -10,15 +9,14 @@ import click
 
 from vitalsdsl import lock as locks
 from vitalsdsl.cli.app import EXIT_FINDINGS, fail
-from vitalsdsl.cli.output import json_line, warn_of_other_meaning
-from vitalsdsl.cli.replay import settings_of
+from vitalsdsl.cli.options import form_option, loading_options
+from vitalsdsl.cli.output import warn_of_other_meaning
 from vitalsdsl.diagnostic import printable
 from vitalsdsl.difference import differences
 from vitalsdsl.errors import PolicyError, UsageError
+from vitalsdsl.json_line import json_line
 from vitalsdsl.policy import LoadedPolicy, load, read
 from vitalsdsl.references import LOCK, Kept, library
-
-form_option = click.option("--format", "form", type=click.Choice(["text", "jsonl"]), default="text")
 
 
 @click.group("policy")
@@ -29,14 +27,6 @@ def command() -> None:
     run that was watched (`mlflow:RUN_ID`, `wandb:ENTITY/PROJECT/RUN`, the folder of a W&B run), or a place for policies
     (`mlflow:policies/llm@prod`, `wandb:ENTITY/PROJECT/llm:prod`).
     """
-
-
-def loading_options(function: Callable[..., Any]) -> Callable[..., Any]:
-    """`--set` and `--profile`, since both are part of what a policy means."""
-    function = click.option("--profile", metavar="P", help="Take the param values of a profile.")(function)
-    return click.option(
-        "--set", "settings", multiple=True, metavar="p=v", callback=settings_of, help="Set a param."
-    )(function)  # fmt: skip
 
 
 @command.command("digest")

@@ -7,37 +7,27 @@ from collections.abc import Iterable
 import click
 
 from vitalsdsl.cli.app import EXIT_LEVEL, fail
-from vitalsdsl.cli.output import coloured, json_line, progress, transition_line, warn_of_other_meaning
+from vitalsdsl.cli.options import fail_option, form_option, loading_options, step_option
+from vitalsdsl.cli.output import coloured, progress, transition_line, warn_of_other_meaning
 from vitalsdsl.diagnostic import printable
 from vitalsdsl.errors import UsageError
+from vitalsdsl.json_line import json_line
 from vitalsdsl.logged import WHY_UNKNOWN, Reads
 from vitalsdsl.points import Rewind
 from vitalsdsl.policy import LoadedPolicy, load
-from vitalsdsl.rules import LEVEL_WORDS, Level
+from vitalsdsl.rules import Level
 from vitalsdsl.sources import Recording, read
 from vitalsdsl.stream import Stream
 from vitalsdsl.verdict import Transition
 
 
-def settings_of(ctx: click.Context, parameter: click.Parameter, values: tuple[str, ...]) -> dict[str, str]:
-    """`--set k=2.5` as a mapping."""
-    pairs = {}
-    for value in values:
-        name, equals, text = value.partition("=")
-        if not equals or not name.strip() or not text.strip():
-            raise click.BadParameter(f"`{value}`: write it as name=value, as in --set k=2.5")
-        pairs[name.strip()] = text.strip()
-    return pairs
-
-
 @click.command("replay")
 @click.argument("words", nargs=-1, metavar="POLICY SOURCE…")
 @click.option("--policy-of", metavar="RUN", help="Take the policy that watched a run, as it was kept with the run.")
-@click.option("--set", "settings", multiple=True, metavar="p=v", callback=settings_of, help="Set a param.")
-@click.option("--profile", metavar="P", help="Take the param values of a profile.")
-@click.option("--step", "step_key", metavar="KEY", help="The logged name that is the training step.")
-@click.option("--fail-on", type=click.Choice(LEVEL_WORDS), help="Exit 3 where a level at or above this is reached.")
-@click.option("--format", "form", type=click.Choice(["text", "jsonl"]), default="text")
+@loading_options
+@step_option
+@fail_option
+@form_option
 @click.pass_context
 def command(
     ctx: click.Context,
@@ -51,9 +41,9 @@ def command(
 ) -> None:
     """The transitions that POLICY gives on recorded runs.
 
-    A SOURCE is a log file or folder (its format is found by content), `-` for JSON lines on standard input, or
-    `mlflow:RUN_ID`, or `wandb:PATH` for runs of W&B on this disk. With --policy-of only SOURCEs are given, or none for
-    that run itself.
+    A SOURCE is a log file or folder (its format is found by content; a folder of W&B's is one), `-` for JSON lines on
+    standard input, `mlflow:RUN_ID`, `mlflow:experiments/NAME`, `wandb:ENTITY/PROJECT/RUN` or `wandb:ENTITY/PROJECT`.
+    With --policy-of only SOURCEs are given, or none for that run itself.
     """
     policy, sources = _asked(words, policy_of)
     loaded = load(policy, settings=settings, profile=profile)
@@ -63,7 +53,7 @@ def command(
         fail("`-` can be given once")
     worst = Level.GREEN
     for source in sources:
-        for recording in read(source, step_key=step_key or axis_of(loaded)):
+        for recording in read(source, step_key=step_key or loaded.axis):
             worst = max(worst, _replay(loaded, recording, form))
     if fail_on is not None and worst >= Level.parse(fail_on) > Level.GREEN:
         ctx.exit(EXIT_LEVEL)
@@ -76,11 +66,6 @@ def _asked(words: tuple[str, ...], policy_of: str | None) -> tuple[str, tuple[st
     if len(words) < 2:
         raise click.UsageError("say which policy and which runs: vitals replay POLICY SOURCE…")
     return words[0], words[1:]
-
-
-def axis_of(loaded: LoadedPolicy) -> str | None:
-    """The metric that the policy names as the step axis."""
-    return loaded.axis
 
 
 def _replay(loaded: LoadedPolicy, recording: Recording, form: str) -> Level:

@@ -6,15 +6,16 @@ from pathlib import Path
 
 import click
 
-from vitalsdsl.cli.output import json_line
+from vitalsdsl.cli.options import control_option, form_option
 from vitalsdsl.control import control_of
 from vitalsdsl.diagnostic import printable
+from vitalsdsl.json_line import json_line
 
 
 @click.command("requests")
 @click.argument("run")
-@click.option("--control", type=click.Path(path_type=Path), help="The folder in which trainings look for requests.")
-@click.option("--format", "form", type=click.Choice(["text", "jsonl"]), default="text")
+@control_option
+@form_option
 def command(run: str, control: Path | None, form: str) -> None:
     """The requests on RUN's control channel, the oldest first, each with the training's answer.
 

@@ -9,6 +9,7 @@ from pathlib import Path
 import click
 
 from vitalsdsl.cli.app import whoami
+from vitalsdsl.cli.options import control_option
 from vitalsdsl.control import LIFETIME, control_of
 from vitalsdsl.diagnostic import printable
 
@@ -16,7 +17,7 @@ from vitalsdsl.diagnostic import printable
 @click.command("resume")
 @click.argument("run")
 @click.option("--because", "reason", default="", metavar="TEXT", help="Why, for those who read it later.")
-@click.option("--control", type=click.Path(path_type=Path), help="The folder in which trainings look for requests.")
+@control_option
 def command(run: str, reason: str, control: Path | None) -> None:
     """Ask the training of RUN to go on after a pause.
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import click
 
+from vitalsdsl.cli.options import home_option
 from vitalsdsl.cli.output import coloured
 from vitalsdsl.configuration import home_here
 from vitalsdsl.diagnostic import printable
@@ -25,7 +26,7 @@ class _OnStderr(Shows):
 @click.command("run", context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
 @click.argument("policy")
 @click.argument("command_line", nargs=-1, required=True, metavar="-- CMD…", type=click.UNPROCESSED)
-@click.option("--home", type=click.Path(path_type=Path), help="The store and the journals; VITALS_HOME or .vitals.")
+@home_option
 @click.pass_context
 def command(ctx: click.Context, policy: str, command_line: tuple[str, ...], home: Path | None) -> None:
     """Start CMD with POLICY attached to whatever it logs to, as in `vitals run llm.vitals -- python train.py`.

@@ -11,6 +11,7 @@ from pathlib import Path
 import click
 
 from vitalsdsl.cli.app import fail, whoami
+from vitalsdsl.cli.options import home_option
 from vitalsdsl.configuration import home_here
 from vitalsdsl.diagnostic import printable
 from vitalsdsl.journal import Journal, journals_of
@@ -42,9 +43,7 @@ def seconds_of(ctx: click.Context, parameter: click.Parameter, value: str | None
 @click.option("--because", "reason", metavar="TEXT", help="Why, for the others.")
 @click.option("--end", is_flag=True, help="End a silence.")
 @click.option("--by", "author", default=whoami, metavar="NAME", help="Who; you, by default.")
-@click.option(
-    "--home", type=click.Path(path_type=Path), help="The watcher's store and journals; VITALS_HOME or .vitals."
-)
+@home_option
 def command(
     run: str, rule: str | None, seconds: float | None, reason: str | None, end: bool, author: str, home: Path | None
 ) -> None:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import click
 
 from vitalsdsl import folders
 from vitalsdsl.cli.app import EXIT_FINDINGS, fail
+from vitalsdsl.cli.options import form_option
+from vitalsdsl.json_line import json_line
 from vitalsdsl.packs import pack, tests_of_pack
 from vitalsdsl.reading import is_suite, tests_of
 from vitalsdsl.sources import events_of
@@ -17,7 +18,7 @@ from vitalsdsl.testing import load_tests, run_tests
 
 @click.command("test")
 @click.argument("files", nargs=-1, required=True, metavar="FILE…")
-@click.option("--format", "form", type=click.Choice(["text", "jsonl"]), default="text")
+@form_option
 @click.pass_context
 def command(ctx: click.Context, files: tuple[str, ...], form: str) -> None:
     """Run the tests in NAME.vtest.yaml files; for a policy those beside it.
@@ -36,7 +37,7 @@ def command(ctx: click.Context, files: tuple[str, ...], form: str) -> None:
                 unexpected = [t.as_dict() for t in result.unexpected]
                 missing = [str(e) for e in result.missing]
                 line = {"type": "test", "file": str(path), "name": result.test.name, "passed": result.passed}
-                click.echo(json.dumps({**line, "missing": missing, "unexpected": unexpected}))
+                click.echo(json_line({**line, "missing": missing, "unexpected": unexpected}))
             elif not result.passed or result.warning:
                 click.echo(f"{path}\n  {result}")
     if form == "text":

@@ -18,15 +18,16 @@ from rich.text import Text
 
 from vitalsdsl.channels import channel_ports, channels_for
 from vitalsdsl.cli.app import EXIT_LEVEL, fail
-from vitalsdsl.cli.output import COLOURS, json_line, transition_line
-from vitalsdsl.cli.replay import settings_of
+from vitalsdsl.cli.options import control_option, fail_option, form_option, home_option, loading_options, step_option
+from vitalsdsl.cli.output import COLOURS, transition_line
 from vitalsdsl.configuration import Assigned, configuration, home_here
 from vitalsdsl.control import CONTROL_VARIABLE, control_of
 from vitalsdsl.diagnostic import printable
 from vitalsdsl.feeds import Wanted, target
+from vitalsdsl.json_line import json_line
 from vitalsdsl.points import RunInfo
 from vitalsdsl.policy import load
-from vitalsdsl.rules import LEVEL_WORDS, Level
+from vitalsdsl.rules import Level
 from vitalsdsl.store import last_visit
 from vitalsdsl.tracker import Port
 from vitalsdsl.watched import Reading, Watched
@@ -54,16 +55,13 @@ def tags_of(ctx: click.Context, parameter: click.Parameter, values: tuple[str, .
 @click.option("--from-now", is_flag=True, help="Tell nobody of what runs went through before the watch began.")
 @click.option("--finished", is_flag=True, help="Runs that have ended, too.")
 @click.option("--tag", "tags", multiple=True, metavar="K[=V]", callback=tags_of, help="Only runs with this tag.")
-@click.option("--set", "settings", multiple=True, metavar="p=v", callback=settings_of, help="Set a param.")
-@click.option("--profile", metavar="P", help="Take the param values of a profile.")
-@click.option("--step", "step_key", metavar="KEY", help="The logged name that is the training step.")
-@click.option("--control", type=click.Path(path_type=Path), help="A folder in which trainings look for requests.")
+@loading_options
+@step_option
+@control_option
 @click.option("--may-stop", is_flag=True, help="Let `stop` press the tracker's own stop button (W&B).")
-@click.option(
-    "--home", type=click.Path(path_type=Path), help="The watcher's store and journals; VITALS_HOME or .vitals."
-)
-@click.option("--fail-on", type=click.Choice(LEVEL_WORDS), help="Exit 3 where a level at or above this is reached.")
-@click.option("--format", "form", type=click.Choice(["text", "jsonl"]), default="text")
+@home_option
+@fail_option
+@form_option
 @click.pass_context
 def command(
     ctx: click.Context,
@@ -85,19 +83,21 @@ def command(
 ) -> None:
     """Watch runs that exist, by POLICY, without a line changed in their training.
 
-    A TARGET is `mlflow:RUN_ID`, `mlflow:experiments/NAME`, `wandb:ENTITY/PROJECT/RUN`, `wandb:ENTITY/PROJECT`, or the
-    `wandb` folder of a training on this disk; without any, those of `[[policies]]` in vitals.toml are watched. NAME and
-    PROJECT may be patterns: `llm-*`. Watched are the runs that go on, those that start later, and those that have come or
-    ended since the target was last watched; each is read from its beginning, so that baselines are right, and followed to
-    its end. A watcher that was killed goes on where it was.
+    A TARGET is `mlflow:RUN_ID`, `mlflow:experiments/NAME`, `wandb:ENTITY/PROJECT/RUN`, `wandb:ENTITY/PROJECT`, or
+    `wandb:PATH` for the `wandb` folder of a training on this disk; NAME and PROJECT may be patterns: `llm-*`. Without
+    POLICY, what `[[policies]]` in vitals.toml say is watched. Watched are the runs that go on, those that start later,
+    and those that have come or ended since the target was last watched; each is read from its beginning, so that
+    baselines are right, and followed to its end. A watcher that was killed goes on where it was.
     """
     found = configuration()
-    if policy is None:
-        given = found.policies
-    else:
+    if policy is not None:
         given = tuple(
             Assigned(target=t, policy=policy, profile=profile, tags=_as_given(tags), set=settings) for t in targets
         )
+    elif tags or settings or profile is not None:
+        fail("--tag, --set and --profile go with a POLICY; where vitals.toml says what is watched, it says them too")
+    else:
+        given = found.policies
     if not given:
         fail("no target given: vitals watch POLICY TARGET…, or [[policies]] in vitals.toml")
     loaded = [load(one.reference, settings=one.set, profile=one.profile) for one in given]
@@ -127,7 +127,8 @@ def command(
     with shows:
         watcher.run(once=once)
     if not shows.runs:
-        shows.said(f"no runs found in {', '.join(targets)}" + ("" if finished else " (running ones; see --finished)"))
+        places = ", ".join(one.target for one in given)
+        shows.said(f"no runs found in {places}" + ("" if finished else " (running ones; see --finished)"))
     if fail_on is not None and shows.worst >= Level.parse(fail_on) > Level.GREEN:
         ctx.exit(EXIT_LEVEL)
 

@@ -1,0 +1,50 @@
+"""The options that several commands share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import click
+
+from vitalsdsl.rules import LEVEL_WORDS
+
+
+def _settings(ctx: click.Context, parameter: click.Parameter, values: tuple[str, ...]) -> dict[str, str]:
+    """`--set k=2.5` as a mapping."""
+    pairs = {}
+    for value in values:
+        name, equals, text = value.partition("=")
+        if not equals or not name.strip() or not text.strip():
+            raise click.BadParameter(f"`{value}`: write it as name=value, as in --set k=2.5")
+        pairs[name.strip()] = text.strip()
+    return pairs
+
+
+_set = click.option("--set", "settings", multiple=True, metavar="p=v", callback=_settings, help="Set a param.")
+_profile = click.option("--profile", metavar="P", help="Take the param values of a profile.")
+
+
+def loading_options(function: Callable[..., Any]) -> Callable[..., Any]:
+    """`--set` and `--profile`, since both are part of what a policy means."""
+    return _set(_profile(function))
+
+
+form_option = click.option("--format", "form", type=click.Choice(["text", "jsonl"]), default="text")
+
+step_option = click.option("--step", "step_key", metavar="KEY", help="The logged name that is the training step.")
+
+fail_option = click.option(
+    "--fail-on", type=click.Choice(LEVEL_WORDS), help="Exit 3 where a level at or above this is reached."
+)
+
+home_option = click.option(
+    "--home",
+    type=click.Path(path_type=Path),
+    help="The folder of journals and the store; else VITALS_HOME, vitals.toml's home, or .vitals.",
+)
+
+control_option = click.option(
+    "--control", type=click.Path(path_type=Path), help="The folder in which trainings look for requests."
+)
