@@ -10,10 +10,10 @@ import pytest
 from vitalsdsl.attachment import Attachment
 from vitalsdsl.home import home_of
 from vitalsdsl.journal import journal_of
-from vitalsdsl.keeping import state_of
 from vitalsdsl.memory import Memory
 from vitalsdsl.policy import LoadedPolicy, load
 from vitalsdsl.rules import Level
+from vitalsdsl.saved_state import state_path
 from vitalsdsl.session import Monitor
 from vitalsdsl.sharing import Sharing
 
@@ -183,7 +183,7 @@ def train(
         monitor.log({"loss": loss}, step)
     attachment.end("run")
     if crashes:
-        state_of(attachment.home, "run", "house").unlink()
+        state_path(attachment.home, "run", "house").unlink()
     return monitor
 
 
@@ -220,7 +220,7 @@ def test_a_run_that_is_taken_up_with_its_state_goes_on_as_if_nothing_had_been(
     assert "goes on" not in caplog.text
 
 
-def test_the_state_of_the_rules_outlasts_the_process(caplog: pytest.LogCaptureFixture) -> None:
+def test_the_state_path_the_rules_outlasts_the_process(caplog: pytest.LogCaptureFixture) -> None:
     port = Memory()
     for first, losses in ((0, [1, 1, 5]), (3, [5, 5]), (5, [1, 1])):
         train(port, losses, first, crashes=False)
@@ -242,12 +242,12 @@ def test_a_state_that_is_further_than_the_checkpoint_counts_no_more(caplog: pyte
 def test_a_state_that_is_damaged_or_anothers_is_none(damage: str) -> None:
     port = Memory()
     monitor = train(port, [1, 1, 5, 5], crashes=False)
-    state_of(home_of().absolute(), monitor.run, "house").write_text(damage)
+    state_path(home_of().absolute(), monitor.run, "house").write_text(damage)
     train(port, [5, 5], first=4, crashes=False)
     assert changes(port)[-2:] == [(0, 3, "green", "superseded"), (0, 5, "orange", "condition")]
 
 
-def test_a_state_of_further_back_begins_an_attempt() -> None:
+def test_a_state_path_further_back_begins_an_attempt() -> None:
     port = Memory()
     state = train(port, [1, 1]).save()
     train(port, [5, 5], first=2)

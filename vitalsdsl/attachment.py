@@ -18,10 +18,10 @@ from vitalsdsl.dispatch import Dispatcher
 from vitalsdsl.errors import StateError, UsageError
 from vitalsdsl.home import home_of
 from vitalsdsl.journal import Journal, journal_of
-from vitalsdsl.keeping import keep, state_of, taken
 from vitalsdsl.points import RunInfo
 from vitalsdsl.policy import LoadedPolicy
 from vitalsdsl.policy import as_policy as as_policy
+from vitalsdsl.saved_state import save, state_path, take
 from vitalsdsl.session import Monitor
 from vitalsdsl.sharing import Sharing
 from vitalsdsl.tracker import PolicyCopy, Port
@@ -116,7 +116,7 @@ class Attachment:
         monitor = Monitor(
             self.policy, run, acts=_Aloud(dispatcher), total_steps=info.total_steps, past=journal.past(run)
         )
-        kept = None if journal.is_under_way(run) else taken(state_of(self.home, run, self._name))
+        kept = None if journal.is_under_way(run) else take(state_path(self.home, run, self._name))
         if kept is not None:
             try:
                 monitor.load(kept)
@@ -136,7 +136,7 @@ class Attachment:
             self._ended.add(run)
         if monitor is not None:
             monitor.finish(timeout)
-            keep(state_of(self.home, run, self._name), monitor.save())
+            save(state_path(self.home, run, self._name), monitor.save())
             self._sharing.leave(run, self._name)
             self._journals.pop(run).release()
 

@@ -14,12 +14,12 @@ from vitalsdsl.home import file_name
 logger = logging.getLogger("vitalsdsl")
 
 
-def state_of(home: Path, run: str, policy: str) -> Path:
+def state_path(home: Path, run: str, policy: str) -> Path:
     """Where it is kept, beside the journal."""
     return home / file_name(run) / f"{file_name(policy)}.state.json"
 
 
-def keep(path: Path, state: Mapping[str, Any]) -> None:
+def save(path: Path, state: Mapping[str, Any]) -> None:
     """Write a state, whole or not at all. Where that fails the run can still be resumed: its rules start anew then."""
     draft = path.with_name(f".{uuid.uuid4().hex}.draft")
     try:
@@ -30,7 +30,7 @@ def keep(path: Path, state: Mapping[str, Any]) -> None:
         logger.warning("vitals: the rules' state is not kept (%s): resumed, they start anew", error.strerror or error)
 
 
-def taken(path: Path) -> dict[str, Any] | None:
+def take(path: Path) -> dict[str, Any] | None:
     """Take a state out, if there is one that can be read: what comes after it makes it old, so it is there once."""
     try:
         text = path.read_text("utf-8")
