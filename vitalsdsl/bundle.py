@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 
 from vitalsdsl import rules
-from vitalsdsl.reading import SUFFIXES
+from vitalsdsl.policy_files import SUFFIXES
 from vitalsdsl.renaming import replaced
 from vitalsdsl.scope import name_rules
 from vitalsdsl.sentences import is_oneliner

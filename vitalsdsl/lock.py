@@ -9,7 +9,7 @@ from pathlib import Path
 from vitalsdsl import rules
 from vitalsdsl.diagnostic import Diagnostic, Severity
 from vitalsdsl.digest import digest
-from vitalsdsl.reading import refused
+from vitalsdsl.policy_files import refused
 from vitalsdsl.source import Source, Span
 
 CODE = "V077"

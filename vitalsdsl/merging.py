@@ -17,7 +17,7 @@ from vitalsdsl.expressions import Node
 from vitalsdsl.formatter import BY_VALUE, expression_text
 from vitalsdsl.lines import statement_lines
 from vitalsdsl.parser import MAX_STATEMENTS, Parsed
-from vitalsdsl.reading import imported, parse_any
+from vitalsdsl.policy_files import imported, parse_any
 from vitalsdsl.renaming import Renaming, replaced, with_rule_names
 from vitalsdsl.scope import name_rules, unique
 from vitalsdsl.source import Source, Span

@@ -20,8 +20,8 @@ from vitalsdsl.git import commit_of
 from vitalsdsl.lints.base import KnownChannels, run_lints
 from vitalsdsl.merging import Merge
 from vitalsdsl.parser import parse_expression
+from vitalsdsl.policy_files import is_yaml, parse_any
 from vitalsdsl.provisions import Provisions
-from vitalsdsl.reading import is_yaml, parse_any
 from vitalsdsl.references import Opened, near, opened
 from vitalsdsl.renaming import replaced
 from vitalsdsl.source import Locator, Source

@@ -17,7 +17,7 @@ from vitalsdsl.diagnostic import Diagnostic
 from vitalsdsl.errors import MissingExtraError, SourceError, UsageError, VitalsError
 from vitalsdsl.packs import pack, packs
 from vitalsdsl.parser import MAX_CHARACTERS
-from vitalsdsl.reading import SUFFIXES, policy_file, read_file, refused
+from vitalsdsl.policy_files import SUFFIXES, policy_file, read_file, refused
 from vitalsdsl.source import Source
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from vitalsdsl.diagnostic import Diagnostic, in_order
 from vitalsdsl.errors import PolicyError
 from vitalsdsl.formatter import expression_text
 from vitalsdsl.parser import refuse
-from vitalsdsl.reading import read_file
+from vitalsdsl.policy_files import read_file
 from vitalsdsl.rules import Level
 from vitalsdsl.series import read_series
 from vitalsdsl.source import Span

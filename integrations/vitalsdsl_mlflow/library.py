@@ -12,7 +12,7 @@ from typing import Any
 
 from vitalsdsl.errors import MissingExtraError, SourceError, TrackerError, UsageError, VitalsError
 from vitalsdsl.parser import MAX_CHARACTERS
-from vitalsdsl.reading import SUFFIXES
+from vitalsdsl.policy_files import SUFFIXES
 from vitalsdsl.references import ON_THE_RUN, Kept
 
 MAX_PROMPT = 100_000

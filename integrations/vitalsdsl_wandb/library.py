@@ -9,7 +9,7 @@ from typing import Any
 
 from vitalsdsl.errors import SourceError, TrackerError, UsageError, VitalsError
 from vitalsdsl.parser import MAX_CHARACTERS
-from vitalsdsl.reading import SUFFIXES
+from vitalsdsl.policy_files import SUFFIXES
 from vitalsdsl.references import Kept
 from vitalsdsl_wandb.tap import wandb_module
 

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import click
 
-from vitalsdsl import folders
+from vitalsdsl import rule_files
 from vitalsdsl.cli.app import EXIT_FINDINGS, fail
 from vitalsdsl.diagnostic import Diagnostic, Severity, render
 from vitalsdsl.errors import VitalsError
 from vitalsdsl.lints.base import explain
 from vitalsdsl.policy import read
-from vitalsdsl.reading import standard_input, tests_of
+from vitalsdsl.policy_files import standard_input, tests_of
 from vitalsdsl.references import is_elsewhere
 
 
@@ -37,7 +37,7 @@ def command(ctx: click.Context, files: tuple[str, ...], form: str, code: str | N
     if not files:
         fail("no file given: vitals check FILE…")
     found: list[Diagnostic] = []
-    files = tuple(folders.named(files, folders.policies_in, "policy"))
+    files = tuple(rule_files.named(files, rule_files.policies_in, "policy"))
     for name in files:
         found += _findings(name)
     if form != "text" or found:

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import click
 
-from vitalsdsl import folders
+from vitalsdsl import rule_files
 from vitalsdsl.cli.app import EXIT_FINDINGS, fail
 from vitalsdsl.diagnostic import Diagnostic, printable, render
 from vitalsdsl.layout import format_policy
-from vitalsdsl.reading import is_yaml, parse_any, policy_file, standard_input
+from vitalsdsl.policy_files import is_yaml, parse_any, policy_file, standard_input
 from vitalsdsl.source import Source
 from vitalsdsl.yaml import to_yaml
 
@@ -27,7 +27,7 @@ def command(ctx: click.Context, files: tuple[str, ...], only_check: bool, target
     `-` reads standard input and writes standard output; of a folder all policies below it are formatted. With --to the
     result goes to standard output.
     """
-    files = tuple(folders.named(files, folders.policies_in, "policy"))
+    files = tuple(rule_files.named(files, rule_files.policies_in, "policy"))
     if target is not None and len(files) > 1:
         fail("--to converts one file at a time")
     changed = False

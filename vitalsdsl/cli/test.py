@@ -6,12 +6,12 @@ from pathlib import Path
 
 import click
 
-from vitalsdsl import folders
+from vitalsdsl import rule_files
 from vitalsdsl.cli.app import EXIT_FINDINGS, fail
 from vitalsdsl.cli.options import form_option
 from vitalsdsl.json_line import json_line
 from vitalsdsl.packs import pack, tests_of_pack
-from vitalsdsl.reading import is_suite, tests_of
+from vitalsdsl.policy_files import is_suite, tests_of
 from vitalsdsl.sources import events_of
 from vitalsdsl.testing import load_tests, run_tests
 
@@ -26,7 +26,9 @@ def command(ctx: click.Context, files: tuple[str, ...], form: str) -> None:
     Of a folder all tests below it are run, of `pack:NAME` those that the pack brings. A transition that a test does not
     list fails it.
     """
-    suites = [path for name in folders.named(files, folders.suites_in, "NAME.vtest.yaml") for path in _suites(name)]
+    suites = [
+        path for name in rule_files.named(files, rule_files.suites_in, "NAME.vtest.yaml") for path in _suites(name)
+    ]
     passed = failed = 0
     for path in suites:
         suite = load_tests(path)
