@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from tests.policies_at_random import policies
 from vitalsdsl import load
-from vitalsdsl.difference import differences
+from vitalsdsl.difference.policies import differences
 from vitalsdsl.digest import digest
 from vitalsdsl.parser import parse
 from vitalsdsl.renaming import replaced

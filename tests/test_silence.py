@@ -11,7 +11,7 @@ from vitalsdsl.parser import parse
 from vitalsdsl.rules import Policy
 from vitalsdsl.scope import name_rules
 from vitalsdsl.source import Source
-from vitalsdsl.yaml import parse_yaml
+from vitalsdsl.yaml.policy import parse_yaml
 
 TODAY = datetime.date(2026, 6, 1)
 RISING = "when rising(loss, 20 steps) -> yellow"

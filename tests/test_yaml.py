@@ -14,7 +14,6 @@ from ruamel.yaml import YAML
 
 import vitalsdsl as vitals
 from tests.policies_at_random import policies
-from vitalsdsl import yamlform, yamltree
 from vitalsdsl.diagnostic import Diagnostic, render
 from vitalsdsl.digest import canonical
 from vitalsdsl.errors import PolicyError
@@ -22,10 +21,11 @@ from vitalsdsl.layout import format_policy
 from vitalsdsl.parser import Parsed, parse
 from vitalsdsl.policy import read as read_policy
 from vitalsdsl.rules import Rule
-from vitalsdsl.schema import json_schema
 from vitalsdsl.source import Source
-from vitalsdsl.yaml import parse_yaml, to_yaml
-from vitalsdsl.yamltext import quoted, word
+from vitalsdsl.yaml import form, tree
+from vitalsdsl.yaml.policy import parse_yaml, to_yaml
+from vitalsdsl.yaml.schema import json_schema
+from vitalsdsl.yaml.text import quoted, word
 
 HERE = Path(__file__).parent
 CASES = sorted((HERE / "conformance" / "cases").glob("*.json"))
@@ -352,7 +352,7 @@ def test_a_mistake_is_answered_with_the_nearest_right_thing(text: str, hint: str
 
 
 def test_a_tree_of_too_many_values_is_refused_before_it_is_built(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(yamltree, "MAX_NODES", 1000)
+    monkeypatch.setattr(tree, "MAX_NODES", 1000)
     found = only("a: [" + "1, " * 2000 + "1]")
     assert (found.code, found.message) == ("V056", "this is more than 1,000 values")
 
@@ -456,8 +456,8 @@ def test_the_schema_refuses_what_the_reader_refuses(text: str) -> None:
 
 def test_the_schema_describes_every_key() -> None:
     schema = json_schema()
-    assert set(schema["properties"]) == set(yamlform.TOP)
-    assert set(schema["$defs"]["rule"]["properties"]) == set(yamlform.RULE)
+    assert set(schema["properties"]) == set(form.TOP)
+    assert set(schema["$defs"]["rule"]["properties"]) == set(form.RULE)
     assert all(p["description"].endswith(".") for p in schema["properties"].values())
 
 

@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 
 from vitalsdsl import rules
 from vitalsdsl.lines import Line
-from vitalsdsl.source import Source
-from vitalsdsl.yamltree import is_yaml_name, scalar_places
+from vitalsdsl.source import Source, is_yaml
+from vitalsdsl.yaml.tree import scalar_places
 
 _QUOTED_OR_COMMENT = re.compile(r'"[^"\n]*"?|#[^\n]*')
 _SPACE = " \t\r\n"
@@ -49,7 +49,7 @@ class Remarks:
 
 def comments(source: Source) -> Iterator[tuple[int, str]]:
     """The comments of a file in either form, each with its place."""
-    if not is_yaml_name(source.name):
+    if not is_yaml(source.name):
         for found in _QUOTED_OR_COMMENT.finditer(source.text):
             if found[0][0] == "#":
                 yield found.start(), found[0].rstrip()

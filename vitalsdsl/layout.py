@@ -11,8 +11,7 @@ from vitalsdsl.errors import PolicyError, VitalsError
 from vitalsdsl.formatter import AS_WRITTEN
 from vitalsdsl.lines import Line, head_lines, statement_lines
 from vitalsdsl.parser import Parsed, parse
-from vitalsdsl.source import Source
-from vitalsdsl.yamltree import is_yaml_name
+from vitalsdsl.source import Source, is_yaml
 
 _INDENT = "  "
 
@@ -34,7 +33,7 @@ def format_policy(policy: Parsed | rules.Policy) -> str:
         if not policy.ok:
             raise PolicyError(policy.diagnostics)
         policy = policy.policy
-    if is_yaml_name(policy.source.name):
+    if is_yaml(policy.source.name):
         lines, tail = _lines_with_remarks(policy)
     else:
         lines = _lines(policy)

@@ -20,11 +20,11 @@ from vitalsdsl.git import commit_of
 from vitalsdsl.lints.base import KnownChannels, run_lints
 from vitalsdsl.merging import Merge
 from vitalsdsl.parser import parse_expression
-from vitalsdsl.policy_files import is_yaml, parse_any
+from vitalsdsl.policy_files import parse_any
 from vitalsdsl.provisions import Provisions
 from vitalsdsl.references import Opened, near, opened
 from vitalsdsl.renaming import replaced
-from vitalsdsl.source import Locator, Source
+from vitalsdsl.source import Locator, Source, is_yaml
 
 logger = logging.getLogger("vitalsdsl")
 

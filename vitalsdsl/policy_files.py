@@ -12,23 +12,18 @@ from pathlib import Path
 from vitalsdsl.diagnostic import Diagnostic, Severity
 from vitalsdsl.packs import pack, packs
 from vitalsdsl.parser import MAX_CHARACTERS, Parsed, parse
-from vitalsdsl.source import Source, Span
+from vitalsdsl.source import Source, Span, is_yaml
 
 _MAX_BYTES = 4 * MAX_CHARACTERS + 4
 SUFFIXES = (".vitals", ".yaml", ".yml")
 _LOGS = (".jsonl", ".ndjson", ".json", ".csv", ".tsv", ".parquet")
 
 
-def is_yaml(name: str) -> bool:
-    """Whether a file's name says that it is the YAML form."""
-    return name.lower().endswith((".yaml", ".yml"))
-
-
 def parse_any(source: Source) -> Parsed:
     """Parse by the file's name: YAML where it says so. The YAML reader is loaded only then, since it is slow to load."""
     if not is_yaml(source.name):
         return parse(source)
-    parsed: Parsed = importlib.import_module("vitalsdsl.yaml").parse_yaml(source)
+    parsed: Parsed = importlib.import_module("vitalsdsl.yaml.policy").parse_yaml(source)
     return parsed
 
 

@@ -8,7 +8,8 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 from vitalsdsl.errors import UsageError
-from vitalsdsl.policy_files import SUFFIXES, is_suite, is_yaml
+from vitalsdsl.policy_files import SUFFIXES, is_suite
+from vitalsdsl.source import is_yaml
 
 _SKIPPED = frozenset({"node_modules", "__pycache__"})
 _POLICY_IN_YAML = re.compile(rb"^vitals\s*:", re.MULTILINE)

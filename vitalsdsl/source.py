@@ -92,3 +92,8 @@ class Locator:
             return Span(self.source, start, end)
         last = self.positions[end - 1] + 1 if end > start else self.positions[start]
         return Span(self.source, self.positions[start], last)
+
+
+def is_yaml(name: str) -> bool:
+    """Whether a file's name says that it holds the YAML form."""
+    return name.lower().endswith((".yaml", ".yml"))

@@ -16,9 +16,9 @@ from vitalsdsl.rules import Level
 from vitalsdsl.series import read_series
 from vitalsdsl.source import Span
 from vitalsdsl.verdict import Transition
-from vitalsdsl.yamlform import Key, Shape
-from vitalsdsl.yamlpieces import Fields, Pieces
-from vitalsdsl.yamltree import Sequence, Tree, Unreadable, read_tree
+from vitalsdsl.yaml.form import Key, Shape
+from vitalsdsl.yaml.pieces import Fields, Pieces
+from vitalsdsl.yaml.tree import Sequence, Tree, Unreadable, read_tree
 
 FILE = {
     "policy": Key(Shape.TEXT, "The policy's file, relative to this one, or pack:NAME."),

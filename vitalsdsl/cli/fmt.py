@@ -11,9 +11,9 @@ from vitalsdsl import rule_files
 from vitalsdsl.cli.app import EXIT_FINDINGS, fail
 from vitalsdsl.diagnostic import Diagnostic, printable, render
 from vitalsdsl.layout import format_policy
-from vitalsdsl.policy_files import is_yaml, parse_any, policy_file, standard_input
-from vitalsdsl.source import Source
-from vitalsdsl.yaml import to_yaml
+from vitalsdsl.policy_files import parse_any, policy_file, standard_input
+from vitalsdsl.source import Source, is_yaml
+from vitalsdsl.yaml.policy import to_yaml
 
 
 @click.command("fmt")

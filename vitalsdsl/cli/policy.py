@@ -12,7 +12,7 @@ from vitalsdsl.cli.app import EXIT_FINDINGS, fail
 from vitalsdsl.cli.options import form_option, loading_options
 from vitalsdsl.cli.output import warn_of_other_meaning
 from vitalsdsl.diagnostic import printable
-from vitalsdsl.difference import differences
+from vitalsdsl.difference.policies import differences
 from vitalsdsl.errors import PolicyError, UsageError
 from vitalsdsl.json_line import json_line
 from vitalsdsl.policy import LoadedPolicy, load, read

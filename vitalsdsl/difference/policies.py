@@ -7,12 +7,12 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from vitalsdsl import rules, sentences
+from vitalsdsl.difference.reach import Reach
+from vitalsdsl.difference.statements import TELLING, actions, expression, optional, quoted
 from vitalsdsl.digest import KINDS, reading_order
 from vitalsdsl.formatter import BY_VALUE
 from vitalsdsl.lines import statement_lines
-from vitalsdsl.reach import Reach
 from vitalsdsl.renaming import replaced
-from vitalsdsl.telling import TELLING, actions, expression, optional, quoted
 
 _WORDS: dict[type[rules.Statement], str] = {
     rules.Axis: "axis",

@@ -15,8 +15,8 @@ from vitalsdsl.parser import parse_expression
 from vitalsdsl.rules import LEVEL_WORDS, Level
 from vitalsdsl.source import Locator, Source, Span
 from vitalsdsl.words import RESERVED
-from vitalsdsl.yamlform import Key
-from vitalsdsl.yamltree import Mapping, Scalar, Sequence, Tree
+from vitalsdsl.yaml.form import Key
+from vitalsdsl.yaml.tree import Mapping, Scalar, Sequence, Tree
 
 NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(?:[./][A-Za-z0-9_]+)*")
 _QUOTED = re.compile(r'"([^"\n]*)"')

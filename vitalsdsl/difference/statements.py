@@ -7,8 +7,8 @@ from typing import Any
 
 from vitalsdsl import expressions as ex
 from vitalsdsl import rules
+from vitalsdsl.difference.expressions import in_words, unequal
 from vitalsdsl.formatter import BY_VALUE
-from vitalsdsl.leaves import in_words, unequal
 
 Parts = list[tuple[str, str, str]]
 """What each part is called, and its text before and after. Without a text before, that after says all of it."""

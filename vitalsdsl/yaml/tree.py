@@ -85,11 +85,6 @@ class Unreadable(Exception):
         self.finding = finding
 
 
-def is_yaml_name(name: str) -> bool:
-    """Whether a file of this name holds the YAML form of a policy."""
-    return name.lower().endswith((".yaml", ".yml"))
-
-
 def read_tree(source: Source) -> Tree | None:
     """The tree of a text; None where nothing but comments is written. Raises `Unreadable`."""
     growing = _Growing(source)

@@ -11,7 +11,7 @@ from vitalsdsl.digest import KINDS, reading_order
 from vitalsdsl.formatter import AS_WRITTEN
 from vitalsdsl.rules import Statement
 from vitalsdsl.sentences import is_oneliner
-from vitalsdsl.yamltext import Entries, Entry, Quoted, dump, word
+from vitalsdsl.yaml.text import Entries, Entry, Quoted, dump, word
 
 _text = AS_WRITTEN.text
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 from vitalsdsl import expressions as ex
-from vitalsdsl import rules, yamlform
+from vitalsdsl import rules
 from vitalsdsl.parser import parse_expression
 from vitalsdsl.rules import Level
 from vitalsdsl.source import Locator
-from vitalsdsl.yamlpieces import Fields, Pieces
-from vitalsdsl.yamltree import Mapping, Scalar, Sequence, Tree
+from vitalsdsl.yaml import form
+from vitalsdsl.yaml.pieces import Fields, Pieces
+from vitalsdsl.yaml.tree import Mapping, Scalar, Sequence, Tree
 
 
 class RulePieces(Pieces):
@@ -25,16 +26,16 @@ class RulePieces(Pieces):
             names = [value for key, value in item.entries if key.text == "name"] if isinstance(item, Mapping) else []
             if names:
                 name = self.scalar(names[0], "name")
-                rule = self.rule(name, item, yamlform.LISTED_RULE) if name is not None else None
+                rule = self.rule(name, item, form.LISTED_RULE) if name is not None else None
             else:
                 rule = self.oneliner(item)
             if rule is not None:
                 found.append(rule)
         return found
 
-    def rule(self, name: Scalar, tree: Tree, keys: dict[str, yamlform.Key] = yamlform.RULE) -> rules.Rule:
+    def rule(self, name: Scalar, tree: Tree, keys: dict[str, form.Key] = form.RULE) -> rules.Rule:
         fields = self.fields(tree, keys, "a rule")
-        span = name.span.to(tree.span) if keys is yamlform.RULE else tree.span
+        span = name.span.to(tree.span) if keys is form.RULE else tree.span
         head: dict[str, Any] = {}
         if "title" in fields:
             head["title"] = self.text(fields["title"][1], "title")
@@ -94,7 +95,7 @@ class RulePieces(Pieces):
 
     def clause(self, tree: Tree) -> rules.Clause | None:
         """`{if: …, for: …, on: …, level: …, do: …, then: …}`."""
-        fields = self.fields(tree, yamlform.CLAUSE, "a condition of `when`")
+        fields = self.fields(tree, form.CLAUSE, "a condition of `when`")
         if not self._need(tree, fields, "if", "level"):
             return None
         condition = self.expression(fields["if"][1], "if")
@@ -104,7 +105,7 @@ class RulePieces(Pieces):
         if "then" in fields:
             value = fields["then"][1]
             for item in value.items if isinstance(value, Sequence) else [value]:
-                inner = self.fields(item, yamlform.RUNG, "a rung")
+                inner = self.fields(item, form.RUNG, "a rung")
                 rung = self.rung(item, inner) if self._need(item, inner, "level") else None
                 rungs += [rung] if rung is not None else []
         for_ = self.span(fields["for"][1], "for") if "for" in fields else None
@@ -129,7 +130,7 @@ class RulePieces(Pieces):
         if isinstance(tree, Scalar):
             for_ = self.span(tree, "clear")
             return rules.Clear.build(tree.span, for_=for_) if for_ is not None else None
-        fields = self.fields(tree, yamlform.CLEAR, "`clear`")
+        fields = self.fields(tree, form.CLEAR, "`clear`")
         condition = self.expression(fields["if"][1], "if") if "if" in fields else None
         for_ = self.span(fields["for"][1], "for") if "for" in fields else None
         if isinstance(tree, Mapping) and not fields:

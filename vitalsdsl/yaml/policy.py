@@ -9,16 +9,17 @@ from collections.abc import Callable
 from typing import Any
 
 from vitalsdsl import expressions as ex
-from vitalsdsl import rules, yamlform
+from vitalsdsl import rules
 from vitalsdsl.diagnostic import in_order
 from vitalsdsl.digest import canonical
 from vitalsdsl.errors import PolicyError, VitalsError
 from vitalsdsl.parser import MAX_ERRORS, MAX_STATEMENTS, Parsed, refuse
 from vitalsdsl.rules import LEVEL_WORDS, Level, Statement
 from vitalsdsl.source import Source
-from vitalsdsl.yamlrules import RulePieces, as_family
-from vitalsdsl.yamltree import Mapping, Scalar, Sequence, Tree, Unreadable, read_tree
-from vitalsdsl.yamlwriter import written
+from vitalsdsl.yaml import form
+from vitalsdsl.yaml.rules import RulePieces, as_family
+from vitalsdsl.yaml.tree import Mapping, Scalar, Sequence, Tree, Unreadable, read_tree
+from vitalsdsl.yaml.writer import written
 
 
 def parse_yaml(source: Source) -> Parsed:
@@ -79,7 +80,7 @@ class _Reading(RulePieces):
         self.names: dict[str, str | None] = {"policy": None, "title": None}
 
     def run(self, tree: Tree) -> Parsed:
-        for word, (key, value) in self.fields(tree, yamlform.TOP, "a policy").items():
+        for word, (key, value) in self.fields(tree, form.TOP, "a policy").items():
             if word == "vitals":
                 self._version(value)
             elif word == "policy":
@@ -117,7 +118,7 @@ class _Reading(RulePieces):
             self.error("V053", "`parts` is a list", tree.span, "", "begin each part with `- `")
             return
         for part in tree.items:
-            for word, (key, value) in self.fields(part, yamlform.STATEMENTS, "a part").items():
+            for word, (key, value) in self.fields(part, form.STATEMENTS, "a part").items():
                 self._section(word, key, value)
 
     def _section(self, word: str, key: Scalar, tree: Tree) -> None:
@@ -126,7 +127,7 @@ class _Reading(RulePieces):
             self.statements += self.listed_or_named(tree)
             if len(self.diagnostics) > before and isinstance(tree, Mapping):
                 self.broken.update(name.text for name, value in tree.entries if self._hit(before, name, value))
-        elif yamlform.STATEMENTS[word].each:
+        elif form.STATEMENTS[word].each:
             for name, value in self.named(tree, word):
                 before = len(self.diagnostics)
                 statement = _STATEMENTS[word](self, name, value)
@@ -149,7 +150,7 @@ class _Reading(RulePieces):
         if isinstance(tree, Scalar):
             reference = self.text(tree, "use")
             return rules.Use.build(tree.span, reference=reference) if reference is not None else None
-        fields = self.fields(tree, yamlform.USE, "`use`")
+        fields = self.fields(tree, form.USE, "`use`")
         if not self._need(tree, fields, "from"):
             return None
         reference = self.text(fields["from"][1], "from")
@@ -166,7 +167,7 @@ class _Reading(RulePieces):
         more: dict[str, Any] = {}
         names: Tree | None = tree
         if isinstance(tree, Mapping):
-            fields = self.fields(tree, yamlform.METRIC, "a metric")
+            fields = self.fields(tree, form.METRIC, "a metric")
             names = fields["names"][1] if self._need(tree, fields, "names") else None
             for word in ("every", "stale_after"):
                 if word in fields:
@@ -195,7 +196,7 @@ class _Reading(RulePieces):
         if not isinstance(tree, Mapping):
             value, bounds = self.value(tree, key.text), {}
         else:
-            fields = self.fields(tree, yamlform.PARAM, "a param")
+            fields = self.fields(tree, form.PARAM, "a param")
             value = self.value(fields["value"][1], "value") if self._need(tree, fields, "value") else None
             bounds = self._bounds(fields["in"][1]) if "in" in fields else {}
         name = self.defined(key, "param")
@@ -214,7 +215,7 @@ class _Reading(RulePieces):
         if not isinstance(tree, Mapping):
             expression = self.expression(tree, key.text)
         else:
-            fields = self.fields(tree, yamlform.LET, "a let")
+            fields = self.fields(tree, form.LET, "a let")
             expression = self.expression(fields["expr"][1], "expr") if self._need(tree, fields, "expr") else None
             on = self.target(fields["on"][1], "on") if "on" in fields else None
         family = as_family(key) is not None
@@ -228,7 +229,7 @@ class _Reading(RulePieces):
         if not isinstance(tree, Mapping):
             condition = self.expression(tree, key.text)
         else:
-            fields = self.fields(tree, yamlform.EVENT, "an event")
+            fields = self.fields(tree, form.EVENT, "an event")
             condition = self.expression(fields["if"][1], "if") if self._need(tree, fields, "if") else None
             more["for_"] = self.span(fields["for"][1], "for") if "for" in fields else None
             more["apart"] = self.length(fields["apart"][1], "apart") if "apart" in fields else None
@@ -280,7 +281,7 @@ class _Reading(RulePieces):
             word = self.choice(tree, (*LEVEL_WORDS, "off"), "nonfinite")
             level = Level.parse(word) if word is not None else None
         else:
-            fields = self.fields(tree, yamlform.GUARD, "`nonfinite`")
+            fields = self.fields(tree, form.GUARD, "`nonfinite`")
             level = self.level(fields["level"][1]) if self._need(tree, fields, "level") else None
             actions = self.actions(fields["do"][1], "do") or None if "do" in fields else None
         if level is Level.GREEN:
@@ -288,7 +289,7 @@ class _Reading(RulePieces):
         return rules.Nonfinite.build(span, level=level, actions=actions) if level is not None else None
 
     def override(self, key: Scalar, tree: Tree) -> Statement | None:
-        name, fields = self.target(key, "override"), self.fields(tree, yamlform.BODY, "an override")
+        name, fields = self.target(key, "override"), self.fields(tree, form.BODY, "an override")
         body = self.body(tree, fields)
         return rules.Override.build(key.span.to(tree.span), rule=name, body=body) if fields else None
 
@@ -297,7 +298,7 @@ class _Reading(RulePieces):
         if isinstance(tree, Scalar):
             because = self.text(tree, key.text)
         else:
-            fields = self.fields(tree, yamlform.DISABLE, "`disable`")
+            fields = self.fields(tree, form.DISABLE, "`disable`")
             because = self.text(fields["because"][1], "because") if self._need(tree, fields, "because") else None
             until = self.text(fields["until"][1], "until") if "until" in fields else None
         if because is None:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from vitalsdsl import yamlform
 from vitalsdsl.rules import LEVEL_WORDS
-from vitalsdsl.yamlform import Key, Shape
+from vitalsdsl.yaml import form
+from vitalsdsl.yaml.form import Key, Shape
 
 _LENGTH = r"^\s*([0-9]|[A-Za-z_])"
 _SCALAR = {"type": ["string", "number", "boolean"]}
@@ -24,13 +24,13 @@ def json_schema() -> dict[str, Any]:
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "vitals policy",
         "description": "When a training run goes wrong, and what is done then.",
-        **_object(yamlform.TOP),
+        **_object(form.TOP),
         "$defs": {
-            "clause": _object(yamlform.CLAUSE, "if", "level"),
-            "rung": _object(yamlform.RUNG, "level"),
-            "rule": _object(yamlform.RULE, "when"),
-            "listed_rule": _object(yamlform.LISTED_RULE, "name", "when"),
-            "part": _object(yamlform.STATEMENTS),
+            "clause": _object(form.CLAUSE, "if", "level"),
+            "rung": _object(form.RUNG, "level"),
+            "rule": _object(form.RULE, "when"),
+            "listed_rule": _object(form.LISTED_RULE, "name", "when"),
+            "part": _object(form.STATEMENTS),
         },
     }
 
@@ -91,16 +91,16 @@ _SHAPES: dict[Shape, dict[str, Any]] = {
     Shape.PARTS: {"type": "array", "items": {"$ref": "#/$defs/part"}},
 }
 _SHAPES |= {
-    Shape.USE: _one_or_many(_or(_TEXT, yamlform.USE, "from")),
-    Shape.METRIC: _or(_SHAPES[Shape.TEXTS], yamlform.METRIC, "names"),
-    Shape.PARAM: _or(_VALUE, yamlform.PARAM, "value"),
-    Shape.LET: _or(_EXPRESSION, yamlform.LET, "expr"),
-    Shape.EVENT: _or(_EXPRESSION, yamlform.EVENT, "if"),
-    Shape.GUARD: _one_or_many(_or({"enum": [*LEVEL_WORDS, "off"]}, yamlform.GUARD, "level")),
-    Shape.CLEAR: _or(_DURATION, yamlform.CLEAR),
-    Shape.DISABLE: _or(_TEXT, yamlform.DISABLE, "because"),
+    Shape.USE: _one_or_many(_or(_TEXT, form.USE, "from")),
+    Shape.METRIC: _or(_SHAPES[Shape.TEXTS], form.METRIC, "names"),
+    Shape.PARAM: _or(_VALUE, form.PARAM, "value"),
+    Shape.LET: _or(_EXPRESSION, form.LET, "expr"),
+    Shape.EVENT: _or(_EXPRESSION, form.EVENT, "if"),
+    Shape.GUARD: _one_or_many(_or({"enum": [*LEVEL_WORDS, "off"]}, form.GUARD, "level")),
+    Shape.CLEAR: _or(_DURATION, form.CLEAR),
+    Shape.DISABLE: _or(_TEXT, form.DISABLE, "because"),
 }
-_SHAPES[Shape.OVERRIDE] = _object(yamlform.BODY)
+_SHAPES[Shape.OVERRIDE] = _object(form.BODY)
 _SHAPES[Shape.RULES] = {
     "anyOf": [
         {"type": "object", "additionalProperties": _SHAPES[Shape.RULE], "minProperties": 1},
