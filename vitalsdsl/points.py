@@ -69,8 +69,8 @@ def planned_steps(said: Mapping[str, object]) -> float:
 def number(value: object) -> float | None:
     """A logged value as a float, or None where it is no number.
 
-    Numbers, NumPy scalars, arrays and tensors of one number (anything with `item`), and the texts that loggers write for numbers count;
-    booleans, None, lists and media do not.
+    Numbers, NumPy scalars, arrays and tensors of one number (anything with `item`), and the texts that loggers write
+    for numbers count; booleans, None, lists and media do not.
 
     >>> number("NaN"), number(3), number("1e-4"), number(True), number("high")
     (nan, 3.0, 0.0001, None, None)

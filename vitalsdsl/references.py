@@ -80,6 +80,7 @@ class Opened:
 
 def schemes() -> dict[str, EntryPoint]:
     """The installed libraries, by the word before the colon."""
+    # Loaded only here, as in `packs`: a `vitals check` of a file asks for none.
     return {point.name: point for point in import_module("importlib.metadata").entry_points(group=GROUP)}
 
 

@@ -27,7 +27,7 @@ def known() -> tuple[tuple[Format, ...], tuple[str, ...]]:
     for entry in entry_points(group=GROUP):
         try:
             found.append(_checked(entry.load()))
-        except Exception as problem:
+        except Exception as problem:  # another package's own fault must not cost the other formats
             notes.append(f"the format `{entry.name}` of another package cannot be used: {problem}")
     return tuple(sorted(found, key=lambda one: (-one.priority, one.name))), tuple(notes)
 

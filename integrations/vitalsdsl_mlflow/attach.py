@@ -76,7 +76,7 @@ class MlflowAttachment:
                 )
                 if monitor is not None and monitor is not run.monitor:
                     self._begin(run, monitor)
-            except Exception:
+            except Exception:  # raised again, once: tried at every call it would fail at every call
                 run.is_off = True
                 raise
             if monitor is not None:
@@ -182,7 +182,8 @@ def attach(
 
     `settings` set params, over those of `profile`, where `policy` is a name. `total_steps` is how many steps a run
     plans, for `progress`; left out, it is the run's param `total_steps` or `max_steps`, from when it is logged, or from
-    the start where the script takes up a run that has it. The same policy twice is one. Raises PolicyError where the policy has errors, MissingExtraError without MLflow.
+    the start where the script takes up a run that has it. The same policy twice is one. Raises PolicyError where the
+    policy has errors, MissingExtraError without MLflow.
     """
     loaded = as_policy(policy, settings, profile)
     try:

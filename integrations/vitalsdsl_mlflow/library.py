@@ -43,7 +43,7 @@ class PolicyLibrary:
             return _of_run(client, run, file)
         except VitalsError:
             raise
-        except Exception as error:
+        except Exception as error:  # MLflow's stores raise errors of many kinds
             raise _said(reference, error) from error
 
     def put(self, reference: str, kept: Kept) -> str:
@@ -66,7 +66,7 @@ class PolicyLibrary:
             return _put(client, name, alias, kept)
         except VitalsError:
             raise
-        except Exception as error:
+        except Exception as error:  # MLflow's stores raise errors of many kinds
             raise _said(reference, error) from error
 
 
@@ -149,7 +149,7 @@ def _or_none(ask: Callable[[str, Any], Any], name: str, which: object) -> Any:
     """An answer; None where there is no such thing, which MLflow says in both ways."""
     try:
         return ask(name, which)
-    except Exception as error:
+    except Exception as error:  # MLflow need not be there, so its own error cannot be named here
         if getattr(error, "error_code", "") in _ABSENT:
             return None
         raise

@@ -125,7 +125,7 @@ class ClientHands:
     def delete_tag(self, name: str) -> None:
         try:
             self._client.delete_tag(self._run, name)
-        except Exception as error:
+        except Exception as error:  # its own class is MLflow's, which is not imported here; gone already is as good
             if getattr(error, "error_code", "") != "RESOURCE_DOES_NOT_EXIST":
                 raise
 

@@ -38,7 +38,7 @@ class PolicyLibrary:
             return _of_run(api.run("/".join(parts)), reference)
         except VitalsError:
             raise
-        except Exception as error:
+        except Exception as error:  # W&B's client raises errors of many kinds
             raise _said(reference, error) from error
 
     def put(self, reference: str, kept: Kept) -> str:
@@ -62,7 +62,7 @@ class PolicyLibrary:
             return _log(wandb, (entity, project, name), alias, kept)
         except VitalsError:
             raise
-        except Exception as error:
+        except Exception as error:  # W&B's client raises errors of many kinds
             raise _said(reference, error) from error
 
 
@@ -79,7 +79,7 @@ def _api() -> Any:
         return wandb_module().Api(timeout=PATIENCE)
     except VitalsError:
         raise
-    except Exception as error:
+    except Exception as error:  # W&B's client raises errors of many kinds
         raise _said("", error) from error
 
 

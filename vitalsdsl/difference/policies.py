@@ -158,7 +158,8 @@ class _Rules:
         yield from found or [self._one("form", "", "", f"its name is {'no longer' if is_bare else 'now'} written down")]
 
     def _one(self, part: str, before: str, after: str, says: str = "") -> Change:
-        return _changed("rule", self.new.name, part, before, after, f"{self.new.name}: {part}", says and f"{self.new.name}: {says}")  # fmt: skip
+        name = self.new.name
+        return _changed("rule", name, part, before, after, f"{name}: {part}", says and f"{name}: {says}")
 
     def _scope(self) -> Iterator[Change]:
         old, new = self.old, self.new
