@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from importlib.metadata import EntryPoint
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,9 @@ from feeding import ScriptedRun, ScriptedTarget, rows
 from vitalsdsl.cli.app import vitals
 from vitalsdsl.errors import TrackerError
 from vitalsdsl.feeds import Wanted
+from vitalsdsl.launching import launch
+from vitalsdsl.policy import load
+from vitalsdsl.watcher import Shows
 
 POLICY = 'policy p\nrule hot { when loss > 3 for 3 steps -> orange because "loss is {loss}" }\n'
 
@@ -173,6 +177,20 @@ def test_a_command_runs_with_the_policy_in_its_environment_and_its_own_exit_code
     assert child.returncode == 7
     assert "no run of MLflow or W&B was logged: the policy watched nothing" in err
     assert out.splitlines() == [str(project / "p.vitals"), "['--flag', 'x y']"]
+
+
+def test_a_package_that_is_broken_keeps_no_training_from_starting(
+    project: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    broken = EntryPoint("sacred", "no_such_package.launching", "vitalsdsl.launchers")
+    monkeypatch.setattr("vitalsdsl.launching.entry_points", lambda group: [broken])
+    code = launch(
+        load("p.vitals"), "p.vitals", [sys.executable, "-c", "raise SystemExit(7)"], project / "home", Shows()
+    )
+    assert code == 7
+    assert [r.getMessage() for r in caplog.records] == [
+        "vitals: what is logged to sacred is not watched: No module named 'no_such_package'"
+    ]
 
 
 def test_the_scripts_own_sitecustomize_still_runs(project: Path) -> None:

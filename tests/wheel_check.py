@@ -22,10 +22,16 @@ def main() -> None:
         assert '"step": 519' in replayed.stdout, replayed.stdout + replayed.stderr
         packs = subprocess.run([program, "packs"], capture_output=True, text=True, check=True)
         assert "core" in packs.stdout
+        # What stands before the training's own start, by which `vitals run` meets W&B without a line changed.
+        words = [program, "run", "p.vitals", "--", sys.executable, "-c", "import sitecustomize as s; print(s.__file__)"]
+        started = subprocess.run(words, capture_output=True, text=True, check=True)
+        assert started.stdout.strip().endswith("vitalsdsl_wandb/launch/sitecustomize.py"), (
+            started.stdout + started.stderr
+        )
         demo = subprocess.run([program, "demo"], capture_output=True, text=True, check=False)
         assert demo.returncode == 2, demo.stderr
         assert "pip install 'vitalsdsl[demo]'" in demo.stderr
-    print("the wheel works: 5 passed, 0 failed")
+    print("the wheel works: 6 passed, 0 failed")
 
 
 if __name__ == "__main__":

@@ -81,9 +81,8 @@ def launch(policy: LoadedPolicy, reference: str, command: Sequence[str], home: P
     Signals are passed on. The command's input and output are its own. Raises UsageError where it cannot be started.
     """
     environment = {**os.environ, POLICY_VARIABLE: reference, HOME_VARIABLE: str(home.absolute())}
-    launchers: list[Any] = [point.load() for point in entry_points(group=GROUP)]
     targets: list[Unattended] = []
-    for launcher in launchers:
+    for launcher in _launchers():
         environment |= launcher.environment(environment)
         folder = launcher.folder(environment)
         if folder.partition(":")[0] in schemes():
@@ -103,6 +102,16 @@ def launch(policy: LoadedPolicy, reference: str, command: Sequence[str], home: P
             one.patience = 0.0  # the training is over: whatever is not attached by now never will be
         _watch(Watcher([Assignment(t, policy) for t in targets], home, shows=shows), once=True)
     return code
+
+
+def _launchers() -> list[Launcher]:
+    found: list[Launcher] = []
+    for point in entry_points(group=GROUP):
+        try:
+            found.append(point.load())
+        except Exception as error:  # a package that is broken must not keep the training from starting
+            logger.warning("vitals: what is logged to %s is not watched: %s", point.name, error)
+    return found
 
 
 def _watch(watcher: Watcher | None, once: bool = False) -> None:
