@@ -193,6 +193,18 @@ def test_a_package_that_is_broken_keeps_no_training_from_starting(
     ]
 
 
+def test_a_home_that_cannot_be_used_keeps_no_training_from_running_to_its_end(project: Path) -> None:
+    (project / "wandb").mkdir()
+    (project / "home").touch()
+    code = "print('done'); raise SystemExit(7)"
+    child = subprocess.run(
+        [sys.executable, "-m", "vitalsdsl", "run", "--home", "home", "p.vitals", "--", sys.executable, "-c", code],
+        cwd=project, capture_output=True, text=True, check=False, timeout=120,
+    )  # fmt: skip
+    assert (child.returncode, child.stdout) == (7, "done\n")
+    assert "runs are not watched from outside" in child.stderr and "Traceback" not in child.stderr
+
+
 def test_the_scripts_own_sitecustomize_still_runs(project: Path) -> None:
     (project / "site").mkdir()
     (project / "site" / "sitecustomize.py").write_text("print('theirs')\n")
@@ -210,6 +222,22 @@ def test_a_signal_is_passed_on(project: Path) -> None:
     began = time.monotonic()
     assert child.wait(60) == 5
     assert time.monotonic() - began < 45
+
+
+def test_a_signal_that_comes_before_the_training_is_up_is_passed_on_to_it(
+    project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It would end `vitals run` alone and leave the training behind, unwatched and unknown to the scheduler."""
+    begin, before = subprocess.Popen, signal.getsignal(signal.SIGTERM)
+
+    def slow(*words: Any, **options: Any) -> subprocess.Popen[bytes]:
+        signal.raise_signal(signal.SIGTERM)
+        return begin(*words, **options)
+
+    monkeypatch.setattr("vitalsdsl.launching.subprocess.Popen", slow)
+    code = "import time; time.sleep(60)"
+    assert launch(load("p.vitals"), "p.vitals", [sys.executable, "-c", code], project / "home", Shows()) == 128 + 15
+    assert signal.getsignal(signal.SIGTERM) is before
 
 
 @pytest.mark.parametrize(("command", "said"), [(["no-such-program"], "cannot be started"), ([], "no command given")])

@@ -13,7 +13,8 @@ import signal
 import subprocess
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any, Protocol
@@ -87,21 +88,17 @@ def launch(policy: LoadedPolicy, reference: str, command: Sequence[str], home: P
         folder = launcher.folder(environment)
         if folder.partition(":")[0] in schemes():
             targets.append(Unattended(target(folder, Wanted(finished=True, step_key=policy.axis)), home))
-    try:
-        child = subprocess.Popen(list(command), env=environment)
-    except OSError as error:
-        raise UsageError(f"{command[0]} cannot be started: {error.strerror or error}") from error
-    watcher = Watcher([Assignment(t, policy) for t in targets], home, shows=shows) if targets else None
-    thread = threading.Thread(target=_watch, args=(watcher,), name="vitals-watch", daemon=True)
-    thread.start()
-    code = _wait(child)
-    if watcher is not None:
-        watcher.stop()
-        thread.join(30.0)
-        for one in targets:
-            one.patience = 0.0  # the training is over: whatever is not attached by now never will be
-        _watch(Watcher([Assignment(t, policy) for t in targets], home, shows=shows), once=True)
-    return code
+    outside = _Outside(targets, policy, home, shows)
+    with _signals() as belong_to:
+        try:
+            child = subprocess.Popen(list(command), env=environment)
+        except OSError as error:
+            raise UsageError(f"{command[0]} cannot be started: {error.strerror or error}") from error
+        belong_to(child)
+        outside.begin()
+        code = child.wait()
+    outside.end()
+    return 128 - code if code < 0 else code
 
 
 def _launchers() -> list[Launcher]:
@@ -114,30 +111,78 @@ def _launchers() -> list[Launcher]:
     return found
 
 
-def _watch(watcher: Watcher | None, once: bool = False) -> None:
-    if watcher is None:
-        return
-    try:
-        watcher.run(once)
-    except VitalsError as error:
-        logger.warning("vitals: runs are not watched from outside: %s", error)
+class _Outside:
+    """The watch from outside over what is not attached inside. What keeps it from watching is said, and no more: the
+    training is what counts."""
+
+    def __init__(self, targets: Sequence[Unattended], policy: LoadedPolicy, home: Path, shows: Shows) -> None:
+        self._targets = targets
+        self._assignments = [Assignment(one, policy) for one in targets]
+        self._home = home
+        self._shows = shows
+        self._watcher = self._new()
+        self._thread = threading.Thread(target=self._run, args=(self._watcher,), name="vitals-watch", daemon=True)
+
+    def begin(self) -> None:
+        """Watch, in a thread."""
+        self._thread.start()
+
+    def end(self) -> None:
+        """The training is over: whatever is not attached by now never will be, and is read to its end."""
+        if self._watcher is None:
+            return
+        self._watcher.stop()
+        self._thread.join(30.0)
+        for one in self._targets:
+            one.patience = 0.0
+        self._run(self._new(), once=True)
+
+    def _new(self) -> Watcher | None:
+        try:
+            return Watcher(self._assignments, self._home, shows=self._shows) if self._assignments else None
+        except VitalsError as error:
+            _complain(error)
+            return None
+
+    def _run(self, watcher: Watcher | None, once: bool = False) -> None:
+        if watcher is None:
+            return
+        try:
+            watcher.run(once)
+        except VitalsError as error:
+            _complain(error)
 
 
-def _wait(child: subprocess.Popen[bytes]) -> int:
+def _complain(error: VitalsError) -> None:
+    logger.warning("vitals: runs are not watched from outside: %s", error)
+
+
+@contextmanager
+def _signals() -> Iterator[Callable[[subprocess.Popen[bytes]], None]]:
+    """Within, signals belong to the training that is given: also those that come before it has started, so that none
+    ends us and leaves the training behind."""
+    children: list[subprocess.Popen[bytes]] = []
+    early: list[int] = []
+
     def pass_on(number: int, frame: Any) -> None:
-        child.send_signal(number)
+        if children:
+            children[0].send_signal(number)
+        else:
+            early.append(number)
+
+    def belong_to(child: subprocess.Popen[bytes]) -> None:
+        children.append(child)
+        for number in early:
+            child.send_signal(number)
 
     # Ctrl-C reaches the whole group of the terminal by itself: here it must only not end us before the training.
-    kept = [
-        (number, signal.signal(number, act))
-        for number, act in ((signal.SIGINT, lambda *_: None), (signal.SIGTERM, pass_on))
-    ]
+    before = {signal.SIGINT: signal.signal(signal.SIGINT, lambda *_: None)}
+    before[signal.SIGTERM] = signal.signal(signal.SIGTERM, pass_on)
     try:
-        code = child.wait()
+        yield belong_to
     finally:
-        for number, before in kept:
-            signal.signal(number, before)
-    return 128 - code if code < 0 else code
+        for number, act in before.items():
+            signal.signal(number, act)
 
 
 def was_watched(home: Path, since: float) -> bool:
