@@ -6,7 +6,9 @@ import inspect
 import logging
 import math
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 
 import vitalsdsl as vitals
@@ -192,3 +194,26 @@ def test_all_that_a_policy_reads_is_listed_in_its_order() -> None:
         ("f/*", ("f/*",), True),
         ("b", ("x/b",), False),
     ]
+
+
+# ---------------------------------------------------------------- what is given to it
+
+
+def test_a_masked_entry_of_a_column_is_no_point() -> None:
+    """What NumPy masks has a number all the same, often 0."""
+    loss = np.ma.array([4.0, 5.0, 9.0, 2.0], mask=[False, True, False, False])
+    found = vitals.replay(vitals.load("p", text="when loss < 3 -> red"), {"step": [1, 2, 3, 4], "loss": loss})
+    assert [t.step for t in found] == [4]
+
+
+@pytest.mark.parametrize("step", [1.5, math.nan, math.inf, "a", True], ids=str)
+def test_a_step_that_is_no_whole_number_is_refused_in_words(step: Any) -> None:
+    policy = vitals.load("p", text="when loss < 3 -> red")
+    for ask in (
+        lambda: vitals.watch(policy).log({"loss": 1.0}, step=step),
+        lambda: vitals.watch(policy).rewind(step),
+        lambda: vitals.replay(policy, [{"step": step, "loss": 1.0}]),
+        lambda: vitals.replay(policy, [{"rewind": step}]),
+    ):
+        with pytest.raises(vitals.UsageError, match="whole"):
+            ask()

@@ -154,12 +154,10 @@ class Dispatcher:
     def record_policy(self, policy: PolicyCopy) -> None:
         """Keep a copy of the policy with the run."""
         if os.getpid() == self._pid:
-            jobs = [
-                Job(port, "keep the policy", partial(port.record_policy, policy)) for port in self._able(Ability.POLICY)
-            ]
-            self._submit(
-                [], jobs + self._tag_jobs()
-            )  # green, too: a run that is well is told from one that is not watched
+            able = self._able(Ability.POLICY)
+            jobs = [Job(port, "keep the policy", partial(port.record_policy, policy)) for port in able]
+            # The tags as well, green though they be: a run that is well is told from one that is not watched.
+            self._submit([], jobs + self._tag_jobs())
 
     def flush(self, timeout: float = 10.0) -> bool:
         """Wait until all that was decided is done; False where the time was too short."""

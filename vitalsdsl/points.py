@@ -70,7 +70,7 @@ def number(value: object) -> float | None:
     """A logged value as a float, or None where it is no number.
 
     Numbers, NumPy scalars, arrays and tensors of one number (anything with `item`), and the texts that loggers write
-    for numbers count; booleans, None, lists and media do not.
+    for numbers count; booleans, None, masked entries, lists and media do not.
 
     >>> number("NaN"), number(3), number("1e-4"), number(True), number("high")
     (nan, 3.0, 0.0001, None, None)
@@ -95,6 +95,9 @@ def number(value: object) -> float | None:
     if item is None or getattr(value, "ndim", 0) != 0 and _size(value) != 1:
         return None
     try:
+        mask = getattr(value, "mask", False)
+        if not callable(mask) and bool(mask):  # an entry that NumPy masks holds a number all the same, which is none
+            return None
         inner = item()
     except Exception:  # a foreign object's own failure is not a number
         return None

@@ -147,10 +147,9 @@ class Monitor:
             x = value if value.__class__ is float else number(value)
             if x is not None:
                 numbers[name] = x
-        if step is not None and (isinstance(step, bool) or int(step) != step):
-            raise UsageError(f"a step is a whole number, not {step!r}")
+        given = None if step is None else _whole(step)
         with self._lock:
-            at = self._next_step if step is None else int(step)
+            at = self._next_step if given is None else given
             out = self._guarded(self._push, numbers, at, clock.time() if time is None else time, commit)
             self._next_step = max(self._next_step, at + 1) if commit else max(self._next_step, at)
             if self._steps == EARLY:
@@ -228,6 +227,7 @@ class Monitor:
 
     def rewind(self, step: int) -> list[Transition]:
         """The run goes back to a step: what was logged after it no longer counts."""
+        step = _whole(step)
         with self._lock:
             out = self._guarded(self._stream.rewind, step)
             if self._stream.history_lost:
@@ -321,7 +321,8 @@ def replay(
     """The transitions that a policy (a file, `pack:NAME`, or one that was loaded) gives on points that were logged.
 
     `rows` are dicts with a `step` (and `_time`, in seconds, where known), `{"rewind": k}` among them, or one mapping of
-    equal-length columns. None is no point; NaN is one, unless `nan_is_missing`.
+    equal-length columns. None and a masked entry are no point; NaN is one, unless `nan_is_missing`. Raises UsageError
+    for a step that is no whole number.
 
     >>> import vitalsdsl as vitals
     >>> policy = vitals.load("spikes", text="when loss > 3 -> red")
@@ -351,14 +352,24 @@ def events(
         if isinstance(row, (Row, Rewind)):
             yield row
         elif "rewind" in row:
-            yield Rewind(int(row["rewind"]))
+            yield Rewind(_whole(row["rewind"]))
         else:
             yield _row(row, nan_is_missing)
 
 
+def _whole(step: Any) -> int:
+    try:
+        whole = int(step)
+        if not isinstance(step, bool) and whole == step:
+            return whole
+    except (TypeError, ValueError, OverflowError):
+        pass  # said below
+    raise UsageError(f"a step is a whole number, not {step!r}")
+
+
 def _row(row: Mapping[str, Any], nan_is_missing: bool) -> Row:
     step = number(row.get("step"))
-    if step is None or step != int(step):
+    if step is None or not step.is_integer():
         raise UsageError(f"a row needs a whole `step`, not {row.get('step')!r}")
     values = {}
     for name, given in row.items():

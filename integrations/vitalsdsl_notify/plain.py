@@ -24,9 +24,8 @@ def inert(text: str) -> str:
     '@_channel ‹!here› loss < 3 -> red, mail ana@example.org'
     """
     shown = "".join(c if c.isprintable() or c == "\n" else "\ufffd" for c in text)
-    shown = _END.sub(
-        "›", _TAG.sub("‹", shown)
-    )  # not only parted: some versions of apprise put such tags together again
+    # Not only parted: some versions of apprise put such tags together again.
+    shown = _END.sub("›", _TAG.sub("‹", shown))
     for pattern in (_MENTION, _MASKED, _EMOJI):
         shown = pattern.sub(lambda found: found[0] + _GAP, shown)
     return shown
