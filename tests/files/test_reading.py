@@ -125,7 +125,7 @@ SAMPLES = [
     json.dumps(
         {"max_steps": 9, "log_history": [{"step": s, "loss": s, "grad_norm": "nan"} for s in range(30)]}
     ).encode(),
-    gzip.compress(b"".join(b"%d,%d\n" % (i, i) if i else b"step,a\n" for i in range(300))),
+    gzip.compress(b"".join(b"%d,%d\n" % (i, i) if i else b"step,a\n" for i in range(300)), mtime=0),
 ]
 
 
