@@ -10,9 +10,9 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
-from typing import Protocol
 
 from vitalsdsl.errors import MissingExtraError, UsageError
 from vitalsdsl.points import Rewind, Row, RunInfo
@@ -25,19 +25,22 @@ HEAD = 4096
 """How much of a file is shown to those who may know it, in bytes."""
 
 
-class Recording(Protocol):
-    """One run as a reader found it."""
+@dataclass(frozen=True)
+class Recording:
+    """One recorded run, as a reader found it. One that has not ended is what had been logged by then.
 
-    @property
-    def info(self) -> RunInfo:
-        """Its name, its planned length, and what the reader decided."""
+    `events` are its rows and rewinds, in order. They can be gone through again and again, except those of a pipe, which
+    are there once: a small run is held in memory, a big one may be read anew each time. What is wrong far into such a
+    run shows only then: a `SourceError` may come out of `events`, and further notes are in `late_notes` once they are
+    at their end.
+    """
 
-    @property
-    def events(self) -> Iterable[Row | Rewind]:
-        """Its rows and rewinds, in order."""
+    info: RunInfo
+    events: Iterable[Row | Rewind]
+    late_notes: list[str] = field(default_factory=list)
 
 
-Reader = Callable[..., "list[Recording]"]
+Reader = Callable[..., list[Recording]]
 
 Recognises = Callable[[Path, bytes], bool]
 """Whether a binary file that begins so, or a folder (which begins with nothing), is for the reader of the same name."""

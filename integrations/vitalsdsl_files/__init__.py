@@ -6,8 +6,8 @@ party in the group `vitalsdsl.formats`.
 
 from __future__ import annotations
 
+from vitalsdsl.sources import Recording
 from vitalsdsl_files.format import Format, Reading
 from vitalsdsl_files.reader import read
-from vitalsdsl_files.recording import Recording
 
 __all__ = ["Format", "Reading", "Recording", "read"]

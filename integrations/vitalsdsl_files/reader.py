@@ -14,9 +14,9 @@ from typing import Any
 
 from vitalsdsl.errors import SourceError, UsageError
 from vitalsdsl.points import Rewind, Row, RunInfo
+from vitalsdsl.sources import Recording
 from vitalsdsl_files.format import Format, Reading
 from vitalsdsl_files.opening import HEAD, Joined, Log, encoding_of, head_of, text_of, unreadable
-from vitalsdsl_files.recording import Recording
 from vitalsdsl_files.registry import known
 from vitalsdsl_files.segments import MODES, Part, Track, parts_of
 

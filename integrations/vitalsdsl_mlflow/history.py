@@ -2,22 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from vitalsdsl.errors import SourceError, TrackerError, UsageError
 from vitalsdsl.feeds import Wanted
-from vitalsdsl.points import Rewind, Row, RunInfo
+from vitalsdsl.points import Rewind, Row
+from vitalsdsl.sources import Recording
 from vitalsdsl_mlflow.remote import RunFeed
 from vitalsdsl_mlflow.stores import Store
 from vitalsdsl_mlflow.targets import EXPERIMENTS, store_of, tracking_uri
-
-
-@dataclass(frozen=True)
-class Recording:
-    """One run. It may not have ended: then it is what had been logged by now."""
-
-    info: RunInfo
-    events: list[Row | Rewind]
 
 
 def read(reference: str, *, step_key: str | None = None) -> list[Recording]:

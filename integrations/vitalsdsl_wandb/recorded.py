@@ -3,30 +3,19 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
 from vitalsdsl.errors import RunGone, SourceError
 from vitalsdsl.points import Rewind, Row, RunInfo, planned_steps
+from vitalsdsl.sources import Recording
 from vitalsdsl_wandb import places
 from vitalsdsl_wandb.local import LocalRun
 
 HELD = 1_000_000
 """How many values of all runs together are held in memory, so that a file is read but once."""
-
-
-@dataclass(frozen=True)
-class Recording:
-    """One run. A small one is held; a big one is read again from its files each time its events are gone through.
-
-    `late_notes` are what shows only beyond what was held of a big one, once its events are at their end.
-    """
-
-    info: RunInfo
-    events: Iterable[Row | Rewind]
-    late_notes: list[str] = field(default_factory=list)
 
 
 def read(path: str, *, step_key: str | None = None) -> list[Recording]:

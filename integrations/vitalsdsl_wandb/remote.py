@@ -6,7 +6,7 @@ import json
 import math
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 from fnmatch import fnmatchcase
 from typing import Any
@@ -14,6 +14,7 @@ from typing import Any
 from vitalsdsl.errors import RunGone, SourceError, TrackerError
 from vitalsdsl.feeds import Cursor, Target, Wanted
 from vitalsdsl.points import Rewind, Row, RunInfo
+from vitalsdsl.sources import Recording
 from vitalsdsl_wandb.address import Address, parse
 from vitalsdsl_wandb.facts import when
 from vitalsdsl_wandb.feed import WandbFeed
@@ -43,14 +44,6 @@ after: $cursor, first: $perPage) { edges { node { name } } pageInfo { endCursor 
 
 
 # ---------------------------------------------------------------- runs that were
-
-
-@dataclass(frozen=True)
-class Recording:
-    """One run, as W&B keeps it."""
-
-    info: RunInfo
-    events: list[Row | Rewind]
 
 
 def read(rest: str, step_key: str | None = None) -> list[Recording]:

@@ -127,13 +127,11 @@ def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (inside / "entry_points.txt").write_text(text)
     (folder / "thirdparty.py").write_text(
         "from vitalsdsl.points import Row, RunInfo\n"
-        "class Recording:\n"
-        "    info = RunInfo('theirs')\n"
-        "    events = [Row(1, {'loss': 9.0})]\n"
+        "from vitalsdsl.sources import Recording\n"
         "def knows(place, head):\n"
         "    return head.startswith(b'%RUN')\n"
         "def read(reference, *, step_key=None):\n"
-        "    return [Recording()]\n"
+        "    return [Recording(RunInfo('theirs'), [Row(1, {'loss': 9.0})])]\n"
     )
     monkeypatch.syspath_prepend(str(folder))
 

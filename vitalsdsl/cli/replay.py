@@ -80,7 +80,7 @@ def _replay(loaded: LoadedPolicy, recording: Recording, form: str) -> Level:
         new = stream.rewind(event.step) if isinstance(event, Rewind) else stream.push_row(event)
         worst, count = _show(new, form, worst, count)
     worst, count = _show(stream.finish(), form, worst, count)
-    _say(info.name, getattr(recording, "late_notes", ()))
+    _say(info.name, recording.late_notes)
     if form == "text":
         _summary(stream, rows, count)
     return worst
