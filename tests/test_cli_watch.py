@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -14,7 +15,7 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
-from feeding import ScriptedRun, ScriptedTarget, rows
+from feeding import ScriptedFeed, ScriptedRun, ScriptedTarget, rows
 
 from vitalsdsl.cli.app import vitals
 from vitalsdsl.errors import TrackerError
@@ -57,14 +58,56 @@ def call(*arguments: str) -> Result:
 
 def test_once_reads_acts_and_ends(project: Path, run: ScriptedRun) -> None:
     result = call("--once", "p.vitals", "mlflow:abc")
-    assert (result.exit_code, result.stdout.splitlines()) == (0, [
+    assert (result.exit_code, [line[len("2026-11-30 10:57:00  ") :] for line in result.stdout.splitlines()]) == (0, [
         "a  step      12  green -> orange  hot: loss is 4",
         "   does: alert, tag, pause",
         "a  has ended, orange, at step 14",
     ])  # fmt: skip
+    assert re.match(r"20\d\d-\d\d-\d\d \d\d:\d\d:\d\d  a", result.stdout)
     assert run.port.level.word == "orange" and len(run.port.alerts) == 1
     again = call("--once", "p.vitals", "mlflow:abc")
     assert "hot" not in again.stdout and len(run.port.alerts) == 1
+
+
+def test_once_ends_though_the_run_goes_on_and_on(
+    project: Path, run: ScriptedRun, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A point comes with each look; the next call of cron reads on."""
+    monkeypatch.setattr("vitalsdsl.watcher.SETTLE", 0.0)
+    run.events, run.is_over, run.shown = rows([1.0] * 10_000), False, 5
+    read = ScriptedFeed.read
+
+    def logged_meanwhile(self: ScriptedFeed, cursor: Any) -> Any:
+        batch = read(self, cursor)
+        run.shown += 1
+        return batch
+
+    monkeypatch.setattr(ScriptedFeed, "read", logged_meanwhile)
+    assert call("--once", "p.vitals", "mlflow:abc").exit_code == 0
+    assert run.reads < 20
+
+
+def test_what_stands_in_red_fails_each_call_and_not_the_first_only(project: Path, run: ScriptedRun) -> None:
+    run.is_over = False
+    assert [call("--once", "--fail-on", "orange", "p.vitals", "mlflow:abc").exit_code for _ in range(2)] == [3, 3]
+
+
+def test_what_was_told_before_is_not_told_again(project: Path, run: ScriptedRun) -> None:
+    call("--once", "p.vitals", "mlflow:abc")
+    (project / ".vitals" / "watch.db").unlink()  # as after a kill before the first bookmark
+    assert "hot" not in call("--once", "p.vitals", "mlflow:abc").stdout and len(run.port.alerts) == 1
+
+
+def test_one_target_that_is_not_there_ends_no_watch_over_others(
+    project: Path, run: ScriptedRun, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lost = ScriptedTarget()
+    lost.failures = [TrackerError("no experiment called `nope`", is_final=True)] * 100
+    found = ScriptedTarget(run)
+    monkeypatch.setattr("vitalsdsl.cli.watch.target", lambda reference, wanted: lost if "nope" in reference else found)
+    result = call("--once", "p.vitals", "mlflow:experiments/nope", "mlflow:abc")
+    assert "no experiment called `nope`" in result.stderr and "green -> orange" in result.stdout
+    assert result.exit_code == 2
 
 
 def test_json_lines_say_what_was_done(project: Path, run: ScriptedRun) -> None:

@@ -64,6 +64,11 @@ class Decision:
     deeds: tuple[Deed, ...] = ()
     withheld: Withheld | None = None
 
+    @property
+    def is_repeat(self) -> bool:
+        """Whether the same was decided before, by this watcher or an earlier one."""
+        return self.withheld is not None and self.withheld.kind == "duplicate"
+
     @cached_property
     def done(self) -> tuple[Deed, ...]:
         return tuple(d for d in self.deeds if d.is_done)

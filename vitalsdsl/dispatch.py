@@ -252,7 +252,7 @@ class Dispatcher:
             port.alert(self._alert(one))
 
     def _notify(self, port: Port, channel: str, told: Sequence[_Told]) -> str | None:
-        return port.notify(channel, messages.together([self._alert(one) for one in told]))
+        return port.notify(channel, messages.together([self._alert(one) for one in told], self._run))
 
     def _alert(self, one: _Told) -> Alert:
         return messages.alert(one.record, one.transition, self._provisions.of(one.transition.rule), self._run)

@@ -47,7 +47,7 @@ def alert(record: Record, transition: Transition, provision: Provision, run: Run
     name = " ".join(["policy", t.policy]).strip()
     lines += [f"{name}, {t.digest[: len('sha256:') + 8]}"] if t.digest else []
     lines += [run.url] if run.url else []
-    title = " ".join(f"{t.to.word}: {rule} at step {t.step} ({t.run})".split())
+    title = " ".join(f"{t.to.word}: {rule} at step {t.step} ({run.label})".split())
     return Alert(record["id"], _harmless(title), _harmless("\n".join(lines)), t.to, t)
 
 
@@ -82,13 +82,13 @@ def _brief(value: float) -> str:
     return f"{value:.3g}" if math.isfinite(value) else str(spoken(value))
 
 
-def together(alerts: Sequence[Alert]) -> Alert:
+def together(alerts: Sequence[Alert], run: RunInfo) -> Alert:
     """What several rules say at one step of a run, as one message; its id is made of theirs."""
     if len(alerts) == 1:
         return alerts[0]
     worst = max(alerts, key=lambda alert: alert.level)
     t = worst.transition
-    title = f"{t.to.word}: {len(alerts)} rules at step {t.step} ({t.run})"
+    title = f"{t.to.word}: {len(alerts)} rules at step {t.step} ({_harmless(run.label)})"
     text = "\n\n".join(f"{alert.title}\n{alert.text}" for alert in alerts)
     id_ = str(uuid.uuid5(_TOGETHER, " ".join(sorted(alert.id for alert in alerts))))
     return Alert(id_, title, text, worst.level, t)

@@ -40,13 +40,24 @@ class Rewind:
 class RunInfo:
     """What a reader knows of a run beside its points.
 
-    `total_steps` feeds `progress`; `url` is where a person can look; `notes` are what the reader decided and says aloud.
+    `name` is its id, `title` what people call it. `total_steps` feeds `progress`; `url` is where a person can look;
+    `notes` are what the reader decided and says aloud.
     """
 
     name: str = "run"
     total_steps: float = math.nan
     url: str = ""
     notes: tuple[str, ...] = field(default=())
+    title: str = ""
+
+    @property
+    def label(self) -> str:
+        """What people read: the title, where there is one, with the beginning of the id.
+
+        >>> RunInfo("8cd8f91f0a7b4a7e9f0c3d1e5b6a7c8d", title="small-lm").label
+        'small-lm (8cd8f91f)'
+        """
+        return f"{self.title} ({self.name[:8]})" if self.title and self.title != self.name else self.name
 
 
 TOTAL_STEPS = ("total_steps", "max_steps", "train/total_steps")

@@ -48,6 +48,9 @@ SETTLE = 2.5
 """Seconds between the looks of `once` at a run that goes on, until two bring nothing: the newest points, and the word
 that a run is over, are given only once nothing more comes."""
 
+MOST_LOOKS = 4
+"""So often `once` looks at a run that goes on and on."""
+
 GIVE_UP = 60.0
 """Seconds after which `once` ends where nothing answers any more: the next row of the cron table tries again."""
 
@@ -77,6 +80,9 @@ class Shows:
 
     def saw(self, run: Watched, reading: Reading) -> None:
         """A run was read on."""
+
+    def found(self, reference: str, runs: Sequence[RunInfo]) -> None:
+        """A look at a target has found runs that were not known."""
 
     def said(self, text: str) -> None:
         """Something that people should know, in one line."""
@@ -113,6 +119,7 @@ class _Run:
     is_settled: bool = False
     is_elsewhere: bool = False
     quiet: int = 0
+    looks: int = 0
     leased: float = -LEASE
     notes: set[str] = field(default_factory=set)
 
@@ -164,6 +171,12 @@ class Watcher:
         self._failures: dict[int, int] = {}
         self._answered = time.monotonic()
         self._over = threading.Event()
+        self.found = 0
+        """How many runs have been found so far."""
+        self.lost: list[str] = []
+        """What is wrong with the targets that could not be looked at, one of several."""
+        self.has_looked = False
+        """Whether a tracker has said which runs there are."""
 
     def stop(self) -> None:
         """End `run` soon: what is under way is finished."""
@@ -256,22 +269,29 @@ class Watcher:
             feeds = future.result()
         except TrackerError as error:
             known = any(run.search is search for run in self._runs.values())
-            if error.is_final and not known:
+            if error.is_final and not known and len(self._searches) == 1:
                 raise
-            self._schedule(search, self._trouble(who, error))
+            if error.is_final and once:
+                self.lost.append(str(error))
+                self._shows.said(str(error))
+            else:
+                self._schedule(search, self._trouble(who, error))
             return
         except Exception as error:  # a reader's own fault must not end the watch over what has been found
             logger.exception("vitals: looking for runs failed; trying again")
             self._schedule(search, self._trouble(who, TrackerError(f"looking for runs failed: {error}")))
             return
         self._answered = time.monotonic()
+        self.has_looked = True
         digest = search.assignment.policy.digest
-        for feed in feeds:
-            key = feed.uri, digest
-            if key not in self._runs:
-                run = self._runs[key] = _Run(search, feed)
-                search.fresh.add(feed.uri)
-                self._schedule(run, 0.0)
+        new = [feed for feed in feeds if (feed.uri, digest) not in self._runs]
+        for feed in new:
+            run = self._runs[feed.uri, digest] = _Run(search, feed)
+            search.fresh.add(feed.uri)
+            self._schedule(run, 0.0)
+        self.found += len(new)
+        if new and not once:
+            self._shows.found(search.assignment.reference, [feed.info for feed in new])
         self._note(search)
         if search.assignment.target.is_open:
             self._forget(search, {feed.uri for feed in feeds})
@@ -338,7 +358,7 @@ class Watcher:
         return run.watched.look()
 
     def _looked(self, run: _Run, future: Future[Reading], once: bool) -> None:
-        name = run.feed.info.name
+        name = run.feed.info.label
         try:
             reading = future.result()
         except _WatchedElsewhere:
@@ -380,7 +400,8 @@ class Watcher:
             self._schedule(run, run.feed.interval * (2.0 if run.search.leads else _dice.uniform(0.9, 1.1)))
         else:
             run.quiet = 0 if reading.rows else run.quiet + 1
-            if run.quiet < 2:
+            run.looks += 1
+            if run.quiet < 2 and run.looks < MOST_LOOKS:
                 self._schedule(run, SETTLE)
 
     def _end(self, run: _Run) -> None:

@@ -100,7 +100,7 @@ class RunFeed:
     @property
     def info(self) -> RunInfo:
         run = self._snapshot
-        return RunInfo(run.run_id, run.total_steps, self._store.page_url(run))
+        return RunInfo(run.run_id, run.total_steps, self._store.page_url(run), title=run.tags.get("mlflow.runName", ""))
 
     @property
     def interval(self) -> float:

@@ -140,7 +140,7 @@ class WandbAttachment:
 def _info(run: Any) -> RunInfo:
     """What a run says of itself in this process; W&B would print about the address of one that is offline."""
     url = "" if getattr(run, "offline", False) else run.url or ""
-    return RunInfo(run.id, planned_steps(run.config), url)
+    return RunInfo(run.id, planned_steps(run.config), url, title=getattr(run, "name", None) or "")
 
 
 _attached: list[WandbAttachment] = []

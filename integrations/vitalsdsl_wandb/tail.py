@@ -72,7 +72,7 @@ class LocalFeed:
         return bool(files) and not files[-1].parent.name.startswith("offline-")
 
     def read(self, cursor: Cursor | None) -> Batch:
-        run = LocalRun(self._files, self._step_key, cursor, live=True)
+        run = LocalRun(self._files, self._step_key, cursor, live=cursor is None and self._goes_on())
         events: list[Row | Rewind] = []
         points = 0
         more = False
@@ -90,6 +90,14 @@ class LocalFeed:
         except OSError as problem:
             raise TrackerError(f"run {self.run_id} cannot be read: {_reason(problem)}") from problem
         return Batch(tuple(events), run.cursor(), more, run.is_over and not more, tuple(run.notes))
+
+    def _goes_on(self) -> bool:
+        """Whether its newest file has no end: how fresh that is matters only then."""
+        try:
+            files = self._files()
+            return bool(files) and not places.has_ended(files[-1])
+        except (OSError, SourceError):  # its reading says what is wrong
+            return False
 
     def ports(self, policy: LoadedPolicy) -> Sequence[Port]:
         """Nothing is ever written to a file of W&B's. Of a run that is sent to a server, its tags and alerts there can

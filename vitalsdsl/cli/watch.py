@@ -6,7 +6,7 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,7 @@ from rich.table import Table
 from rich.text import Text
 
 from vitalsdsl.channels import channel_ports, channels_for
-from vitalsdsl.cli.app import EXIT_LEVEL, fail
+from vitalsdsl.cli.app import EXIT_LEVEL, EXIT_USAGE, fail
 from vitalsdsl.cli.options import control_option, fail_option, form_option, home_option, loading_options, step_option
 from vitalsdsl.cli.output import COLOURS, transition_line
 from vitalsdsl.configuration import Assigned, configuration, home_here
@@ -26,7 +26,7 @@ from vitalsdsl.diagnostic import printable
 from vitalsdsl.feeds import Wanted, target
 from vitalsdsl.json_line import json_line
 from vitalsdsl.points import RunInfo
-from vitalsdsl.policy import load
+from vitalsdsl.policy import LoadedPolicy, load
 from vitalsdsl.rules import Level
 from vitalsdsl.store import last_visit
 from vitalsdsl.tracker import Port
@@ -34,6 +34,7 @@ from vitalsdsl.watched import Reading, Watched
 from vitalsdsl.watcher import Assignment, Shows, Watcher
 
 _MOST_LINES = 30
+_MOST_NAMED = 5
 
 
 def tags_of(ctx: click.Context, parameter: click.Parameter, values: tuple[str, ...]) -> dict[str, str | None]:
@@ -122,15 +123,23 @@ def command(
         )
         assignments.append(Assignment(target(one.target, wanted), judged, ports, one.target))
     shows = _JsonLines() if form == "jsonl" else _Table() if _can_draw() else _Lines(dry_run)
+    if not once:
+        shows.said(f"watching {', '.join(one.target for one in given)} by {_policies(loaded)}; kept in {kept_in}")
     watcher = Watcher(assignments, kept_in, dry_run=dry_run, from_now=from_now, shows=shows)
     _end_gently(watcher)
     with shows:
         watcher.run(once=once)
-    if not shows.runs:
-        places = ", ".join(one.target for one in given)
-        shows.said(f"no runs found in {places}" + ("" if finished else " (running ones; see --finished)"))
+    if watcher.has_looked and not watcher.found:
+        where = ", ".join(one.target for one in given)
+        shows.said(f"no runs found in {where}" + ("" if finished else " (running ones; see --finished)"))
+    if watcher.lost:
+        ctx.exit(EXIT_USAGE)
     if fail_on is not None and shows.worst >= Level.parse(fail_on) > Level.GREEN:
         ctx.exit(EXIT_LEVEL)
+
+
+def _policies(loaded: Sequence[LoadedPolicy]) -> str:
+    return ", ".join(dict.fromkeys(policy.name for policy in loaded))
 
 
 def _end_gently(watcher: Watcher) -> None:
@@ -142,6 +151,10 @@ def _end_gently(watcher: Watcher) -> None:
 
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, stop)
+
+
+def _now() -> str:
+    return time.strftime("%Y-%m-%d %H:%M:%S")
 
 
 def _can_draw() -> bool:
@@ -157,7 +170,6 @@ class _Shown(Shows):
 
     def __init__(self) -> None:
         self.worst = Level.GREEN
-        self.runs: set[str] = set()
 
     def __enter__(self) -> _Shown:
         return self
@@ -166,11 +178,15 @@ class _Shown(Shows):
         pass
 
     def saw(self, run: Watched, reading: Reading) -> None:
-        self.runs.add(run.feed.uri)
-        self.worst = max([self.worst, *(t.to for t in reading.transitions)])
+        self.worst = max([self.worst, run.level, *(t.to for t in reading.transitions)])
+
+    def found(self, reference: str, runs: Sequence[RunInfo]) -> None:
+        names = [run.label for run in runs[:_MOST_NAMED]] + ["…"] * (len(runs) > _MOST_NAMED)
+        count = f"{len(runs)} run{'s' * (len(runs) != 1)}"
+        self.said(f"found {count}{f' in {reference}' if reference else ''}: {', '.join(names)}")
 
     def said(self, text: str) -> None:
-        click.echo(printable(text), err=True)
+        click.echo(f"{_now()}  {printable(text)}", err=True)
 
 
 class _JsonLines(_Shown):
@@ -179,7 +195,13 @@ class _JsonLines(_Shown):
     def saw(self, run: Watched, reading: Reading) -> None:
         super().saw(run, reading)
         for decision in reading.decisions:
-            click.echo(json_line({**decision.transition.as_dict(), "does": decision.text}))
+            told = {
+                **decision.transition.as_dict(),
+                "title": run.feed.info.title,
+                "does": decision.text,
+                "at": time.time(),
+            }
+            click.echo(json_line(told))
 
 
 class _Lines(_Shown):
@@ -192,8 +214,10 @@ class _Lines(_Shown):
 
     def saw(self, run: Watched, reading: Reading) -> None:
         super().saw(run, reading)
-        name = printable(run.feed.info.name)
+        name = f"{_now()}  {printable(run.feed.info.label)}"
         for decision in reading.decisions:
+            if decision.is_repeat:
+                continue
             click.echo(f"{name}  {transition_line(decision.transition)}")
             if decision.transition.to > decision.transition.from_:
                 click.echo(f"{'':{len(name)}}  {self._does}: {printable(decision.text)}")
@@ -220,7 +244,7 @@ class _Table(_Shown):
 
     def saw(self, run: Watched, reading: Reading) -> None:
         super().saw(run, reading)
-        name, level = printable(run.feed.info.name), run.level
+        name, level = printable(run.feed.info.label), run.level
         firing = ", ".join(
             f"{printable(rule)} {at.word}" for rule, at in sorted(run.firing.items(), key=lambda f: -f[1])
         )
@@ -228,6 +252,8 @@ class _Table(_Shown):
         step = "-" if run.step is None else f"{run.step:,}"
         self._rows[run.feed.uri] = level, (name, Text(level.word, COLOURS[level.word]), step, firing, state)
         for decision in reading.decisions:
+            if decision.is_repeat:
+                continue
             line = f"{name}  {transition_line(decision.transition)}"
             self._add(line + (f"  [{decision.text}]" if decision.acts else ""))
 
