@@ -11,7 +11,7 @@ from sortedcontainers import SortedList
 
 from vitalsdsl_mlflow.rows import LoggedPoint
 
-REMEMBERED = 2_000
+REMEMBERED = 1_000
 """How many given points are remembered, over all metrics, so that a late point is told from one given before."""
 MOST_OF_ONE = 64
 

@@ -29,6 +29,10 @@ asynchronously arrive in any order, but not so late."""
 QUIET_S = 2.0
 """Where nothing has come for so long, between two readings, what is there is all there is."""
 
+TOLD_S = SETTLE_S / 2
+"""What a search said of a run longer ago, in seconds, says too little: of metrics that are fetched after it, points would
+be given that the others have, too, and nobody has fetched."""
+
 INTERVAL_S = 5.0
 """Seconds between two readings: a tracking server has others to serve."""
 
@@ -69,6 +73,7 @@ class RunFeed:
         self._store = store
         self._snapshot = snapshot
         self._told: Snapshot | None = snapshot
+        self._told_at = clock.monotonic()
         self._step_key = step_key
         self._is_recorded = is_recorded
         self._ports = ports
@@ -110,8 +115,8 @@ class RunFeed:
         return self._ports(self._snapshot, policy)
 
     def told(self, snapshot: Snapshot) -> None:
-        """How the run stands, as a search over many runs found it: the next reading need not ask."""
-        self._told = snapshot
+        """How the run stands, as a search over many runs found it: a reading that follows at once need not ask."""
+        self._told, self._told_at = snapshot, clock.monotonic()
 
     def close(self) -> None:
         """Nothing is open: the store belongs to the target."""
@@ -150,7 +155,8 @@ class RunFeed:
 
     def _look(self) -> None:
         """How the run stands now, and which metrics have something new."""
-        run, self._told = self._told or self._store.run(self._snapshot.run_id), None
+        told = self._told if clock.monotonic() - self._told_at < TOLD_S else None
+        run, self._told = told or self._store.run(self._snapshot.run_id), None
         if run.is_deleted:
             raise RunGone(f"the run {run.run_id} has been deleted")
         before = self._status
@@ -244,16 +250,18 @@ class RunFeed:
             self._read_end(metric, limit)
 
     def _read_end(self, metric: Metric, limit: int, *, to_the_end: bool = False) -> bool:
-        """Fetch a metric's points from the newest given one on; whether there was one that nobody had told of.
+        """Fetch a metric's points from the newest given one on; whether there was one that should have been told of: of a
+        step up to that of the latest point. (What comes in the moment between is of a later one.)
 
         The page begins a few points earlier. Where more than these few are from before the newest given point, some came
         late: then it begins earlier still, until it shows which.
         """
         known, found = self._known, False
+        newest = math.inf if metric.latest is None else metric.latest.step
         back = min(len(metric.recent), self._look_back)
         while True:
             points = [placed(point) for point in self._tail(metric, metric.given - back, limit)]
-            found = sum(known.hold(point) for point in points) > 0 or found
+            found = any([known.hold(point) and point.step <= newest for point in points]) or found
             surplus = sum(map(known.is_late, points)) - back - known.late_of(metric.key)
             if surplus <= 0:
                 break
@@ -265,7 +273,7 @@ class RunFeed:
         metric.is_whole = len(points) < limit
         while to_the_end and not metric.is_whole:
             points = [placed(point) for point in self._tail(metric, offset, limit)]
-            found = sum(known.hold(point) for point in points) > 0 or found
+            found = any([known.hold(point) and point.step <= newest for point in points]) or found
             offset += len(points)
             metric.is_whole = len(points) < limit
         return found

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -197,4 +198,5 @@ def _points(found: Mapping[str, Any], key: str) -> list[LoggedPoint]:
 
 def _point(metric: Any) -> LoggedPoint:
     value = number_of(metric.get("value", 0.0))
-    return LoggedPoint(str(metric["key"]), value, int(metric.get("step") or 0), int(metric.get("timestamp") or 0))
+    key = sys.intern(str(metric["key"]))  # one text for all points of a metric: thousands stand in memory
+    return LoggedPoint(key, value, int(metric.get("step") or 0), int(metric.get("timestamp") or 0))
