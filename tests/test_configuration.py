@@ -84,6 +84,7 @@ WRONG = {
     '[channels.team]\nsecret = "env:A"': "`channels.team.url` is missing",
     '[channels.team]\nurl = "env:A"\nat_most = "often"': "write it as `10 per hour`",
     "home = 3": "`home` is of the wrong kind",
+    '[[policies]]\ntarget = "a:b"\npolicy = "p"\ntags = { x = false }': "`policies.1.tags.x",
     "home =": "Invalid value",
 }
 

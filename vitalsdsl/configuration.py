@@ -24,7 +24,7 @@ import re
 import sys
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, ValidationInfo, field_validator
 
@@ -87,7 +87,7 @@ class Assigned(BaseModel):
     target: str
     policy: str
     profile: str | None = None
-    tags: Mapping[str, str | bool] = Field(default_factory=dict)
+    tags: Mapping[str, str | Literal[True]] = Field(default_factory=dict)
     set: Mapping[str, str | float | int | bool] = Field(default_factory=dict)
     folder: Path = Field(default=Path(), exclude=True)
 

@@ -132,5 +132,5 @@ def target(reference: str, wanted: Wanted) -> Target:
     try:
         opened: Target = point.load()(rest, wanted)
     except ImportError as error:
-        raise MissingExtraError(error.name or scheme, scheme) from error
+        raise MissingExtraError(error.name or scheme, "watch") from error
     return opened

@@ -261,7 +261,10 @@ class RunFeed:
         back = min(len(metric.recent), self._look_back)
         while True:
             points = [placed(point) for point in self._tail(metric, metric.given - back, limit)]
-            found = any([known.hold(point) and point.step <= newest for point in points]) or found
+            held = [
+                known.hold(point) and point.step <= newest for point in points
+            ]  # each is held, whatever the first says
+            found = any(held) or found
             surplus = sum(map(known.is_late, points)) - back - known.late_of(metric.key)
             if surplus <= 0:
                 break
@@ -273,7 +276,10 @@ class RunFeed:
         metric.is_whole = len(points) < limit
         while to_the_end and not metric.is_whole:
             points = [placed(point) for point in self._tail(metric, offset, limit)]
-            found = any([known.hold(point) and point.step <= newest for point in points]) or found
+            held = [
+                known.hold(point) and point.step <= newest for point in points
+            ]  # each is held, whatever the first says
+            found = any(held) or found
             offset += len(points)
             metric.is_whole = len(points) < limit
         return found

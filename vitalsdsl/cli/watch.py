@@ -8,7 +8,7 @@ import sys
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import click
 from rich.console import Console
@@ -161,7 +161,7 @@ def _can_draw() -> bool:
     return sys.stdout.isatty() and sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
 
 
-def _as_given(tags: Mapping[str, str | None]) -> dict[str, str | bool]:
+def _as_given(tags: Mapping[str, str | None]) -> dict[str, str | Literal[True]]:
     return {name: True if value is None else value for name, value in tags.items()}
 
 
