@@ -239,3 +239,17 @@ def test_a_counter_that_a_run_does_not_have_is_said_at_its_end(tmp_path: Path) -
     )
     watch.run(once=True)
     assert seen.lines == ["a: never known: progress (this run does not say how long it is)"]
+
+
+def test_once_ends_though_a_run_logs_on_and_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = ScriptedRun("a", rows([1.0] * 100_000), shown=1)
+    read = ScriptedFeed.read
+
+    def log_and_read(self: ScriptedFeed, cursor: Any) -> Any:
+        run.go_on(1)
+        return read(self, cursor)
+
+    monkeypatch.setattr(ScriptedFeed, "read", log_and_read)
+    watch, _ = watching(ScriptedTarget(run, is_open=True), tmp_path)
+    watch.run(once=True)
+    assert run.reads == watcher.MOST_LOOKS

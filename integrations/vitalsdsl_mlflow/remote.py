@@ -261,10 +261,7 @@ class RunFeed:
         back = min(len(metric.recent), self._look_back)
         while True:
             points = [placed(point) for point in self._tail(metric, metric.given - back, limit)]
-            held = [
-                known.hold(point) and point.step <= newest for point in points
-            ]  # each is held, whatever the first says
-            found = any(held) or found
+            found = sum(known.hold(point) and point.step <= newest for point in points) > 0 or found
             surplus = sum(map(known.is_late, points)) - back - known.late_of(metric.key)
             if surplus <= 0:
                 break
@@ -276,10 +273,7 @@ class RunFeed:
         metric.is_whole = len(points) < limit
         while to_the_end and not metric.is_whole:
             points = [placed(point) for point in self._tail(metric, offset, limit)]
-            held = [
-                known.hold(point) and point.step <= newest for point in points
-            ]  # each is held, whatever the first says
-            found = any(held) or found
+            found = sum(known.hold(point) and point.step <= newest for point in points) > 0 or found
             offset += len(points)
             metric.is_whole = len(points) < limit
         return found
