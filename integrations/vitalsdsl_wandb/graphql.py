@@ -59,7 +59,7 @@ class GraphQL:
             self._key = find_key(server)
         left = self._quiet_until - time.monotonic()
         if left > 0:
-            raise TrackerError(f"W&B at {server.host} wants to be left alone for {left:.0f} s", retry_after=left)
+            raise TrackerError(f"W&B at {server.host} wants to be left alone for a while", retry_after=left)
         try:
             response = self._session.post(
                 f"{server.base}/graphql",
