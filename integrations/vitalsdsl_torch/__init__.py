@@ -1,0 +1,5 @@
+"""vitalsdsl in a torch training: the vitals that it measures of itself."""
+
+from vitalsdsl_torch.vitals import Vitals
+
+__all__ = ["Vitals"]

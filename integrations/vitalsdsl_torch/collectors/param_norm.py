@@ -1,0 +1,44 @@
+"""The collector of the size of the weights."""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Iterator
+
+from vitalsdsl_torch.collectors.base import Collector
+from vitalsdsl_torch.collectors.moment import Moment
+from vitalsdsl_torch.collectors.norms import norms, root
+
+
+class ParamNorm(Collector):
+    """How large the weights are after the step: all, by group, and in the first and last layers."""
+
+    name = "param_norm"
+    every = 50
+    cost = "one pass over the parameters"
+    metrics = {
+        "param_norm": "L2 norm over the trained parameters, as the optimizer holds them",
+        "param_norm/group/<g>": "the same over a group: embed, head, attn, mlp, norm, router, expert, other, trunk",
+        "param_norm/<band>": "the same over first4 and last4 (fewer layers where the model has fewer than eight)",
+        "param_nonfinite": "parameters that hold NaN or infinity; a count of tensors",
+    }
+
+    def after(self, moment: Moment) -> None:
+        if moment.parameters:
+            moment.send("parameters", norms([one.tensor.detach() for one in moment.parameters]))
+
+    def report(self, moment: Moment) -> Iterator[tuple[str, float]]:
+        received = moment.received("parameters")
+        if not received:
+            return
+        sums: dict[str, float] = defaultdict(float)
+        for parameter, norm in zip(moment.parameters, received):
+            sums["param_norm"] += norm * norm
+            for group in parameter.groups:
+                sums[f"param_norm/group/{group}"] += norm * norm
+            if parameter.band not in (parameter.kind, "rest"):
+                sums[f"param_norm/{parameter.band}"] += norm * norm
+        for metric, squared in sums.items():
+            yield metric, root(squared)
+        yield "param_nonfinite", float(sum(not math.isfinite(norm) for norm in received))

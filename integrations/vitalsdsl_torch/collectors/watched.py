@@ -1,0 +1,94 @@
+"""The training that is measured, and the taps in its forward pass."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from vitalsdsl_torch.collectors.parameters import Layers, layers
+
+logger = logging.getLogger("vitalsdsl")
+
+Look = Callable[[Any, Any], None]
+"""What looks at the arguments and the output of a module."""
+
+
+@dataclass
+class Watched:
+    """A model, its optimizer and its loss scaler, and all that was hung on them."""
+
+    model: nn.Module
+    optimizer: Any
+    scaler: Any | None = None
+    layers: Layers = field(default_factory=Layers)
+    step: int = 1
+    """The optimizer step whose forward pass is now."""
+    handles: list[Any] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.layers = layers(self.model)
+
+    def tap(self, modules: Sequence[nn.Module], look: Callable[[int], Look], is_due: Callable[[], bool]) -> list[Tap]:
+        """Look at what goes through these modules, at steps that are due: `look(number of the module)(args, output)`."""
+        taps = [Tap(self, module, look(number), is_due) for number, module in enumerate(modules)]
+        self.handles += [module.register_forward_hook(tap) for module, tap in zip(modules, taps)]
+        return taps
+
+
+class Tap:
+    """A forward hook that looks once a step, in training mode, and never changes the output nor raises.
+
+    Once a step: of several micro-batches it sees the first, and not the second run of a checkpointed block in the
+    backward pass. A compiled model stops for it (a graph break); where it was not hung up before the model was compiled,
+    it may never be called. A copy or a pickle of the model carries none.
+    """
+
+    def __init__(self, watched: Watched, module: nn.Module, look: Look, is_due: Callable[[], bool]) -> None:
+        self.watched, self.module, self.look, self.is_due = watched, module, look, is_due
+        self.seen_at = 0
+
+    def _see(self, module: nn.Module, args: Any, output: Any) -> None:
+        if not module.training or self.seen_at == self.watched.step or not self.is_due():
+            return
+        self.seen_at = self.watched.step
+        try:
+            with torch.no_grad(), torch.autocast(device_of(output), enabled=False):
+                self.look(args, output)
+        except Exception as problem:
+            logger.warning("`%s` could not be looked at: %s", type(module).__name__, problem)
+            self.is_due = _never
+
+    __call__: Any = torch.compiler.disable(_see)
+
+    def __reduce__(self) -> Any:
+        return _Untapped, ()
+
+
+class _Untapped:
+    """What is left of a tap in a copy of the model."""
+
+    def __call__(self, module: nn.Module, args: Any, output: Any) -> None:
+        return None
+
+
+def _never() -> bool:
+    return False
+
+
+def first_tensor(found: Any) -> Tensor | None:
+    """The first tensor of floats in what a module was given or gave back: itself, or in a tuple, a list or a dict."""
+    if isinstance(found, Tensor):
+        return found.detach() if found.is_floating_point() else None
+    inside = found.values() if isinstance(found, dict) else found if isinstance(found, tuple | list) else ()
+    return next((tensor for one in inside if (tensor := first_tensor(one)) is not None), None)
+
+
+def device_of(found: Any) -> str:
+    """The type of device on which it lies."""
+    tensor = first_tensor(found)
+    return "cpu" if tensor is None else tensor.device.type

@@ -1,0 +1,59 @@
+"""The reference page is current, and says of each metric that is logged what it is."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.torch.nets import loss_of, net, words
+
+torch = pytest.importorskip("torch")
+
+from vitalsdsl_torch.collectors.base import Collector, collectors  # noqa: E402
+from vitalsdsl_torch.collectors.page import page  # noqa: E402
+from vitalsdsl_torch.vitals import Vitals  # noqa: E402
+
+PAGE = Path(__file__).parents[2] / "docs" / "vitals.md"
+
+
+def test_the_page_is_made_from_the_collectors(update: bool) -> None:
+    if update:
+        PAGE.write_text(page(), "utf-8")
+    assert PAGE.read_text("utf-8") == page()
+
+
+@pytest.mark.parametrize("name", collectors())
+def test_every_collector_says_what_it_is(name: str) -> None:
+    found = collectors()[name]
+    assert found.cost and found.every and found.metrics
+    assert (found.__doc__ or "").split("\n\n")[0].endswith((".", "²)).", "."))
+    assert found.report is not Collector.report
+    assert Path(__import__("inspect").getfile(found)).stem.replace("learning_rate", "lr") == name
+
+
+def test_every_metric_that_is_logged_is_on_the_page() -> None:
+    model = net(odd=True)
+    optimizer = torch.optim.AdamW([{"params": [one]} for one in model.parameters()], lr=1e-3)
+    scaler = torch.amp.GradScaler("cpu")
+    vitals = Vitals(model, optimizer, scaler=scaler, every=dict.fromkeys(collectors(), 1))
+    logged: set[str] = set()
+    for step in range(3):
+        optimizer.zero_grad()
+        for part in vitals.loader(words(step, rows=300).chunk(2)):
+            loss = loss_of(model, part)
+            scaler.scale(loss / 2).backward()
+            vitals.micro_batch(loss=loss, tokens=part.numel(), samples=len(part))
+        vitals.clip_grad_norm_(1.0)
+        scaler.step(optimizer)
+        scaler.update()
+        logged |= set(vitals.step(epoch=0.1, data_pos=step))
+    patterns = {}
+    for found in collectors().values():
+        for metric in found.metrics:
+            said = re.escape(metric).replace("layer<i>", r"(layer\d+|input)").replace("<i>", r"\d+")
+            patterns[metric] = re.compile(re.sub(r"<\w+>", r"\\w+", said))
+    assert [one for one in sorted(logged) if not any(pattern.fullmatch(one) for pattern in patterns.values())] == []
+    unseen = [metric for metric, pattern in patterns.items() if not any(map(pattern.fullmatch, logged))]
+    assert [metric for metric in unseen if not metric.startswith("mem/")] == []
