@@ -117,8 +117,7 @@ def test_operations_of_a_usual_step_do_not_grow_with_the_layers() -> None:
         with Reads() as without:
             optimizer.step()
         counts.append(bare.operations - without.operations)
-    # A norm each comes out of one pass; what is left per tensor is moving them into one vector.
-    assert counts[1] - counts[0] <= 2 * 14 * 8
+    assert counts[0] == counts[1] <= 15
 
 
 def test_a_collector_that_fails_is_switched_off(

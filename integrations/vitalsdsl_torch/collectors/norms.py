@@ -18,7 +18,7 @@ SAMPLE = 1 << 20
 
 def values_of(tensor: Tensor) -> Tensor:
     """The elements of a tensor that are stored: of a sparse gradient its rows, each once."""
-    return tensor.detach().coalesce().values() if tensor.is_sparse else tensor.detach()
+    return tensor.coalesce().values() if tensor.is_sparse else tensor
 
 
 def norms(tensors: Sequence[Tensor]) -> Tensor:
