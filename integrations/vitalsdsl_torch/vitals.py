@@ -47,14 +47,16 @@ class Vitals:
     table of all metrics is docs/vitals.md. `every` gives a collector another cadence, in optimizer steps or as a
     `timedelta`; `log_every` those that would be due at each step. Collectors in `off` are not made at all.
 
-    It never changes the training: parameters are the same bit for bit with and without it. Nothing of it raises inside
-    the loop: a collector that fails is switched off with one line in the log, and `collector/failed` counts those.
-    At most one value is awaited from the device at a step at which anything is due, none at others.
+    It never changes the training: parameters are the same bit for bit with and without it. But for a wrong argument
+    nothing of it raises inside the loop: a collector that fails is switched off with one line in the log, and
+    `collector/failed` counts those. The device is waited for once at a step at which anything is due, and not at others.
 
-    Not sharded parameters (FSDP2, tensor parallel): those are refused. Under DistributedDataParallel gradients are
-    the same on all ranks, loss and counters are those of this rank, and nothing is gathered: give sums if you have them.
+    Sharded parameters (FSDP2, tensor parallel) are refused. Under DistributedDataParallel gradients are the same on all
+    ranks, loss and counters are those of this rank, and nothing is gathered: give sums if you have them. One optimizer is
+    watched, and of its parameters those that are the model's by name; an optimizer wrapped by a library is no
+    `torch.optim.Optimizer`: give the one inside.
 
-    Raises UsageError for an unknown collector, a cadence that is none, and sharded parameters.
+    Raises UsageError for an unknown collector, a cadence that is none, sharded parameters, and torch before 2.6.
     """
 
     def __init__(
@@ -68,6 +70,8 @@ class Vitals:
         off: Collection[str] = (),
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
+        if not hasattr(nn.utils, "clip_grads_with_norm_"):
+            raise UsageError(f"torch {torch.__version__} is too old to measure vitals: 2.6 or newer is needed")
         every = dict(every or {})
         _check(every, log_every, off)
         if any(hasattr(one, "placements") for one in model.parameters()):

@@ -9,9 +9,9 @@ from typing import Any
 import torch
 from torch import distributed
 from torch.nn.parallel import DistributedDataParallel
+from vitalsdsl_torch.vitals import Vitals
 
 from tests.torch.nets import loss_of, net, words
-from vitalsdsl_torch.vitals import Vitals
 
 
 def train(rank: int, ranks: int, meeting: str) -> dict[str, Any]:

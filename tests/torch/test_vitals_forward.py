@@ -121,6 +121,12 @@ def test_only_the_first_micro_batch_and_no_validation_is_looked_at() -> None:
     assert vitals.step()["act/layer2/std"] == pytest.approx(expected, rel=1e-5)
 
 
+def test_a_model_that_is_trained_in_eval_mode_is_looked_at() -> None:
+    model = net().eval()
+    optimizer = sgd(model)
+    assert stepped(model, Vitals(model, optimizer), optimizer, words(0))["collector/hook_dead"] == 0
+
+
 def test_between_steps_that_are_due_nothing_is_looked_at() -> None:
     model = net()
     optimizer = sgd(model)

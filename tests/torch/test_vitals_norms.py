@@ -58,8 +58,17 @@ def test_norms_are_those_of_a_plain_loop(case: str, seed: int) -> None:
     for layer in range(len(model.layers)):
         ours = [one for name, one in grads.items() if name.startswith(f"layers.{layer}.")]
         assert found[f"grad_norm/layer/{layer}"] == pytest.approx(plain_norm(ours), rel=1e-6)
-    held = [one.detach() for one in model.parameters() if one.requires_grad]
-    assert found["param_norm"] == pytest.approx(plain_norm(held), rel=1e-6)
+    held = {name: one.detach() for name, one in model.named_parameters() if one.requires_grad}
+    assert found["param_norm"] == pytest.approx(plain_norm(held.values()), rel=1e-6)
+    for place, start in {
+        "group/embed": "embed",
+        "layer/1": "layers.1.",
+        f"first{len(model.layers) // 2}": "layers.",
+    }.items():
+        within = len(model.layers) // 2 if place.startswith("first") else len(model.layers)
+        deeper = tuple(f"layers.{layer}." for layer in range(within, len(model.layers)))
+        ours = [one for name, one in held.items() if name.startswith(start) and not name.startswith(deeper)]
+        assert found[f"param_norm/{place}"] == pytest.approx(plain_norm(ours), rel=1e-6)
 
 
 @pytest.mark.parametrize("case", NETS)

@@ -108,6 +108,20 @@ def test_accumulated_micro_batches_are_one_batch(batches: int, is_on_device: boo
         assert abs(sum(means) / batches - found["loss"]) > 1e-4  # the mean of means is another number
 
 
+def test_tokens_without_a_loss_count_and_a_step_without_a_token_has_no_loss() -> None:
+    model = net()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    vitals = Vitals(model, optimizer)
+    loss_of(model, words(0)).backward()
+    optimizer.step()
+    vitals.micro_batch(tokens=7)
+    vitals.micro_batch(loss=2.0, tokens=1)
+    found = vitals.step(loss=4.0, tokens=3)
+    assert (found["loss"], found["tokens"]) == (3.5, 11)
+    optimizer.step()
+    assert math.isnan(vitals.step(loss=1.0, tokens=0)["loss"])
+
+
 def test_a_gradient_that_was_not_divided_is_seen_as_large_as_it_is() -> None:
     parts = [words(seed) for seed in range(4)]
     norms = []

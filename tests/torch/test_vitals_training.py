@@ -237,6 +237,13 @@ def test_what_cannot_be_asked_for_is_refused_at_once(options: dict[str, Any], me
         Vitals(model, torch.optim.SGD(model.parameters(), lr=0.1), **options)
 
 
+def test_a_torch_without_what_is_needed_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr(nn.utils, "clip_grads_with_norm_")
+    model = net()
+    with pytest.raises(UsageError, match="too old"):
+        Vitals(model, torch.optim.SGD(model.parameters(), lr=0.1))
+
+
 @pytest.mark.parametrize("max_norm", [-1.0, float("nan")])
 def test_a_norm_that_is_none_is_refused(max_norm: float) -> None:
     model = net()

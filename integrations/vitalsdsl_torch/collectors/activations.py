@@ -18,7 +18,7 @@ STATISTICS = ("mean", "std", "absmax", "nonfinite", "zero_frac")
 class Activations(Collector):
     """What each layer gives out, and what the first is given: extremes, spread, NaN, zeros.
 
-    Looked at in the first micro-batch of a step that is due, in training mode. Mean, deviation and extremes are taken
+    Looked at in the first micro-batch of a step that is due, where gradients are on: validation does not count. Mean, deviation and extremes are taken
     in float32 over all elements; a NaN or infinity among them shows in all of them, as in the output itself.
     """
 

@@ -38,8 +38,9 @@ class AdamSpread(Collector):
         for group, values in groups.items():
             spacing = max(1, -(-sum(one.numel() for one in values) // SAMPLE))
             whole = torch.cat([one[::spacing].to(values[0].device) for one in values])
-            levels = torch.tensor([0.5, 0.999], device=whole.device)
-            half, top = torch.nanquantile(torch.where(whole > 0, whole, torch.nan), levels)
+            used = torch.where(whole > 0, whole, torch.nan)
+            # Both levels in one tensor would have to be copied to the device, which waits for it.
+            half, top = torch.nanquantile(used, 0.5), torch.nanquantile(used, 0.999)
             moment.send(f"spread {group}", torch.log10(top / half))
 
     def report(self, moment: Moment) -> Iterator[tuple[str, float]]:

@@ -16,7 +16,7 @@ class LearningRate(Collector):
     Of a skipped step, at which the optimizer was not called, that at the call of `Vitals.step`.
     """
 
-    name = "lr"
+    name = "learning_rate"
     every = 1
     cost = "none"
     metrics = {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 
 import torch
@@ -22,15 +23,15 @@ class Loss(Collector):
     needs = "`loss`, and `tokens` where micro-batches differ in size"
     metrics = {
         "loss": "mean over the valid tokens of the step, on this rank; in the loss's own unit (nats). "
-        "NaN and infinity as they come; absent where no loss was given",
+        "NaN and infinity as they come, NaN where the step had no token; absent where no loss was given",
     }
     on_skipped = True
 
     def close(self, moment: Moment) -> None:
         tally = moment.tally
-        if tally.batches:
-            mean = tally.loss / tally.weight if isinstance(tally.weight, torch.Tensor) or tally.weight else float("nan")
-            moment.send("loss", torch.as_tensor(mean))
+        if tally.has_loss:
+            is_empty = not isinstance(tally.loss_weight, torch.Tensor) and tally.loss_weight == 0
+            moment.send("loss", torch.as_tensor(math.nan if is_empty else tally.loss / tally.loss_weight))
 
     def report(self, moment: Moment) -> Iterator[tuple[str, float]]:
         yield from (("loss", value) for value in moment.received("loss"))

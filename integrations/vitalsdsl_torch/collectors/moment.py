@@ -48,16 +48,21 @@ class Moment:
         return self._received.get(key, [])
 
     def read(self) -> None:
-        """Bring all over: one vector, one wait for the device; none at all where nothing was sent."""
-        if not self._sent:
-            return
-        first = next((sent.device for sent in self._sent.values() if sent.device.type != "cpu"), torch.device("cpu"))
-        # Counts beyond 2^24 need float64; MPS has none.
-        wide = torch.float32 if first.type == "mps" else torch.float64
-        flat = [sent.reshape(-1).to(first) for sent in self._sent.values()]
-        values = torch.cat([one if one.dtype == torch.float32 else one.to(wide) for one in flat]).tolist()
-        at = 0
-        for (key, _), one in zip(self._sent.items(), flat):
-            self._received[key] = values[at : at + one.numel()]
-            at += one.numel()
+        """Bring all over: of what is on the device one vector, hence one wait; none where nothing was sent."""
+        there = {key: sent for key, sent in self._sent.items() if sent.device.type != "cpu"}
+        here = {key: sent for key, sent in self._sent.items() if sent.device.type == "cpu"}
+        for sent in (here, there):
+            if sent:
+                values, at = _joined(list(sent.values())).tolist(), 0
+                for key, tensor in sent.items():
+                    self._received[key] = values[at : at + tensor.numel()]
+                    at += tensor.numel()
         self._sent.clear()
+
+
+def _joined(tensors: list[Tensor]) -> Tensor:
+    first = tensors[0].device
+    # Counts beyond 2^24 need float64; MPS has none.
+    wide = torch.float32 if first.type == "mps" else torch.float64
+    flat = [tensor.reshape(-1).to(first) for tensor in tensors]
+    return torch.cat([one if one.dtype == torch.float32 else one.to(wide) for one in flat])

@@ -49,7 +49,7 @@ class NoiseScale(Collector):
     def __init__(self, watched: Watched) -> None:
         super().__init__(watched)
         self._noise = self._signal = 0.0
-        self._key = "first micro-batch"
+        self._key, self._size = "first micro-batch", "its size"
 
     def first_batch(self, moment: Moment) -> None:
         """The gradient of the first micro-batch is there, times the loss scale and its share of the step."""
@@ -60,10 +60,8 @@ class NoiseScale(Collector):
         if gradients:
             total = torch.linalg.vector_norm(norms(gradients))
             scale = getattr(self.watched.scaler, "_scale", None)
-            size = torch.as_tensor(moment.tally.weight, device=total.device).to(total.dtype)
-            moment.send(
-                self._key, torch.stack([total if scale is None else total / scale.reshape(()).to(total.device), size])
-            )
+            moment.send(self._key, total if scale is None else total / scale.to(total.device))
+            moment.send(self._size, torch.as_tensor(moment.tally.weight))
 
     def before(self, moment: Moment) -> None:
         if moment.sent(self._key) is not None:
@@ -74,12 +72,14 @@ class NoiseScale(Collector):
             moment.send("step size", torch.as_tensor(moment.tally.weight))
 
     def report(self, moment: Moment) -> Iterator[tuple[str, float]]:
-        first, whole = moment.received(self._key), moment.received("step size")
         squares = gradient_squares(moment)
-        if not first or not squares or not 0 < first[1] < whole[0]:
+        received = [moment.received(key) for key in (self._key, self._size, "step size")]
+        if not squares or not all(received):
             return
-        norm, size = first
-        noise, signal = estimate((norm * whole[0] / size) ** 2, sum(one for _, one in squares), size, whole[0])
+        norm, size, whole = (one[0] for one in received)
+        if not 0 < size < whole:
+            return
+        noise, signal = estimate((norm * whole / size) ** 2, sum(one for _, one in squares), size, whole)
         if math.isfinite(noise) and math.isfinite(signal):
             # Both start at 0, so that what is missing of either cancels in the quotient.
             self._noise = KEPT * self._noise + (1 - KEPT) * noise

@@ -24,6 +24,7 @@ but embed and head. Layers `<i>` are those of the model's numbered list; with se
 Each collector can be left out (`off={"logits"}`) and has a cadence of its own (`every={"activations": 200}`), in optimizer
 steps or as a `timedelta`; with steps it is due at the first and at each multiple. `Vitals.detail` makes those marked
 "detail" due more often for a while. A step that the loss scaler skipped has no gradient metrics: they come with the next.
+`collector/failed` counts collectors that failed and were switched off; it is absent while there are none.
 """
 
 

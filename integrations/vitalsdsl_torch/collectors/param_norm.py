@@ -12,7 +12,7 @@ from vitalsdsl_torch.collectors.norms import norms, root
 
 
 class ParamNorm(Collector):
-    """How large the weights are after the step: all, by group, and in the first and last layers."""
+    """How large the weights are after the step: all, by group and by layer."""
 
     name = "param_norm"
     every = 50
@@ -20,6 +20,7 @@ class ParamNorm(Collector):
     metrics = {
         "param_norm": "L2 norm over the trained parameters, as the optimizer holds them",
         "param_norm/group/<g>": "the same over a group: embed, head, attn, mlp, norm, router, expert, other, trunk",
+        "param_norm/layer/<i>": "the same over layer i, from 0",
         "param_norm/<band>": "the same over first4 and last4 (fewer layers where the model has fewer than eight)",
         "param_nonfinite": "parameters that hold NaN or infinity; a count of tensors",
     }
@@ -37,6 +38,8 @@ class ParamNorm(Collector):
             sums["param_norm"] += norm * norm
             for group in parameter.groups:
                 sums[f"param_norm/group/{group}"] += norm * norm
+            if parameter.layer is not None:
+                sums[f"param_norm/layer/{parameter.layer}"] += norm * norm
             if parameter.band not in (parameter.kind, "rest"):
                 sums[f"param_norm/{parameter.band}"] += norm * norm
         for metric, squared in sums.items():

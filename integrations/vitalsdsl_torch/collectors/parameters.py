@@ -12,26 +12,27 @@ from torch import Tensor, nn
 _WRAPPERS = re.compile(r"(^|\.)(_orig_mod|module|_fsdp_wrapped_module|_checkpoint_wrapped_module)(?=\.|$)")
 _LAYER = re.compile(r"^(?P<container>|(?:(?!experts?\.)[^.]+\.)*?(?!experts?\.)[^.\d][^.]*\.)(?P<index>\d+)(?=\.|$)")
 
+
+def _within(*words: str) -> re.Pattern[str]:
+    """Any of these anywhere in a name."""
+    return re.compile("|".join(words), re.IGNORECASE)
+
+
+def _component(*words: str) -> re.Pattern[str]:
+    """Any of these as a component of a dotted name, or as its end behind an underscore."""
+    return re.compile(rf"(^|\.)(\w+_)?({'|'.join(words)})(\.|$)", re.IGNORECASE)
+
+
 # In this order: a norm inside an attention block is a norm, an expert's projection an expert's.
 _KINDS: Sequence[tuple[str, re.Pattern[str]]] = (
-    ("expert", re.compile(r"(^|\.)(shared_)?experts?(\.|$)|moe\.mlp")),
-    (
-        "router",
-        re.compile(r"(^|[._])(router|gate)(\.(weight|bias|wg\.weight|layer\.weight|e_score_correction_bias))?$|gating"),
-    ),
-    ("norm", re.compile(r"(norm|(^|\.|_)ln_?\d?(_|\.)|(^|\.)ln_?\w?(\.|$)|(^|\.)bn\d?(\.|$))", re.IGNORECASE)),
-    ("attn", re.compile(r"(attn|attention|(^|\.)(q|k|v|o)_proj|query_key_value|qkv|mixer)", re.IGNORECASE)),
-    (
-        "mlp",
-        re.compile(
-            r"(mlp|ffn|ff_|(^|\.)ff(\.|$)|feed_?forward|linear_?\d|fc_?\d|c_fc|intermediate|dense)", re.IGNORECASE
-        ),
-    ),
+    ("expert", _component("experts?")),
+    ("router", re.compile(r"(^|[._])(router|gate)(\.(wg|layer))?(\.(weight|bias|e_score_correction_bias))?$|gating")),
+    ("norm", _within("norm", r"(^|[._])ln_?\w?[._]", r"(^|\.)bn\d?\.")),
+    ("attn", _within("attn", "attention", "(^|[.])[qkvo]_proj", "query_key_value", "qkv", "mixer")),
+    ("mlp", _within("mlp", "ffn?[._]", "feed_?forward", r"linear_?\d", r"fc_?\d", "c_fc", "intermediate", "dense")),
 )
-_EMBED = re.compile(r"(^|[._])(embed\w*|embeddings?|wte|wpe|tok_embeddings?|position_embeddings?|pos_emb\w*)(\.|$)")
-_HEAD = re.compile(
-    r"(^|[._])(lm_head|head|heads|embed_out|unembed|output|output_layer|output_projection|classifier|score|fc_out)(\.|$)"
-)
+_EMBED = _component(r"embed\w*", "wte", "wpe", r"pos_emb\w*")
+_HEAD = _component("heads?", "embed_out", "unembed", "output(_layer|_projection)?", "classifier", "score", "fc_out")
 
 BANDS = 4
 """Layers in the first and in the last band; fewer where the model has fewer than twice as many."""

@@ -24,8 +24,11 @@ class Tally:
 
     clock: Callable[[], float]
     loss: Any = 0.0
-    """Sum of loss × weight over the micro-batches of this step. Float64 on the device of the loss."""
+    """Sum of loss × weight over the micro-batches of this step that gave one. Float64 on the device of the loss."""
+    loss_weight: Any = 0
+    has_loss: bool = False
     weight: Any = 0
+    """Sum of the weights of all micro-batches of this step."""
     batches: int = 0
     totals: dict[str, Any] = field(default_factory=dict)
     """`tokens` and `samples` since the start of the run, of those that were given."""
@@ -44,16 +47,18 @@ class Tally:
         if loss is not None:
             value = held(loss)
             value = value.double() if isinstance(value, Tensor) and value.device.type != "mps" else value
-            self.loss = self.loss + value * weight
-            self.weight = self.weight + weight
-            self.batches += 1
+            self.loss, self.loss_weight = self.loss + value * weight, self.loss_weight + weight
+            self.has_loss = True
+        self.weight = self.weight + weight
+        self.batches += 1
         for name, number in (("tokens", tokens), ("samples", samples)):
             if number is not None:
                 self.totals[name] = self.totals.get(name, 0) + held(number)
 
     def next_step(self) -> None:
         """The next optimizer step begins."""
-        self.loss, self.weight, self.batches = 0.0, 0, 0
+        self.loss, self.loss_weight, self.has_loss = 0.0, 0, False
+        self.weight, self.batches = 0, 0
 
     def since(self, name: str, step: int, **sums: Any) -> _Passed:
         """What has passed since the last call under this name: seconds, steps, and the growth of the sums.

@@ -41,10 +41,9 @@ class Watched:
 
 
 class Tap:
-    """A forward hook that looks once a step, in training mode, and never changes the output nor raises.
+    """A forward hook that looks once a step, where gradients are on, and never changes the output nor raises.
 
-    Once a step: of several micro-batches it sees the first, and not the second run of a checkpointed block in the
-    backward pass. A compiled model stops for it (a graph break); where it was not hung up before the model was compiled,
+    Once a step: of several micro-batches it sees the first, and of the two runs of a checkpointed block one. A compiled model stops for it (a graph break); where it was not hung up before the model was compiled,
     it may never be called. A copy or a pickle of the model carries none.
     """
 
@@ -53,7 +52,7 @@ class Tap:
         self.seen_at = 0
 
     def _see(self, module: nn.Module, args: Any, output: Any) -> None:
-        if not module.training or self.seen_at == self.watched.step or not self.is_due():
+        if not torch.is_grad_enabled() or self.seen_at == self.watched.step or not self.is_due():
             return
         self.seen_at = self.watched.step
         try:
