@@ -53,8 +53,8 @@ class Vitals:
 
     Sharded parameters (FSDP2, tensor parallel) are refused. Under DistributedDataParallel gradients are the same on all
     ranks, loss and counters are those of this rank, and nothing is gathered: give sums if you have them. One optimizer is
-    watched, and of its parameters those that are the model's by name; an optimizer wrapped by a library is no
-    `torch.optim.Optimizer`: give the one inside.
+    watched; parameters of it that are not the model's count as `other`. An optimizer that a library has wrapped may not
+    take hooks: give the one inside.
 
     Raises UsageError for an unknown collector, a cadence that is none, sharded parameters, and torch before 2.6.
     """
@@ -91,7 +91,8 @@ class Vitals:
         self._parameters: tuple[Parameter, ...] = ()
         self._held = -1
         self._found_before: list[Tensor] = []
-        self._is_measured = self._has_stepped = self._has_warned = False
+        self._said: set[str] = set()
+        self._is_measured = self._has_stepped = False
         self._begin(1)
         self._refresh()
         self._watched.handles += [
@@ -167,7 +168,10 @@ class Vitals:
         moment.is_skipped = not self._has_stepped
         if not self._has_stepped:
             moment.rates = [group["lr"] for group in self._watched.optimizer.param_groups]
-            self._warn_without_step()
+            if self._scaler is None:
+                self._say_once(
+                    "the optimizer did not step before `Vitals.step`: step %d counts as skipped", moment.step
+                )
         metrics = self._collected(moment)
         self._tally.own_seconds += self._clock() - started
         self._begin(moment.step + 1)
@@ -204,8 +208,6 @@ class Vitals:
         for handle in self._watched.handles:
             handle.remove()
         self._watched.handles.clear()
-
-    # -- one step ---------------------------------------------------------------------------------------------------
 
     def _begin(self, step: int) -> None:
         self._moment = Moment(step, self._parameters, self._tally)
@@ -259,17 +261,20 @@ class Vitals:
             return
         self._has_stepped = True
         moment = self._moment
-        with torch.no_grad():
-            if not self._is_measured:
-                self._refresh()
-            moment.scale = getattr(optimizer, "grad_scale", None)
-            if (found := getattr(optimizer, "found_inf", None)) is not None:
-                moment.send(FOUND_INF, found.clone())
-            moment.rates = [
-                rate.clone() if isinstance(rate := group["lr"], Tensor) else rate for group in optimizer.param_groups
-            ]
-            self._measure()
-            self._ask("at_step")
+        try:
+            with torch.no_grad():
+                if not self._is_measured:
+                    self._refresh()
+                moment.scale = getattr(optimizer, "grad_scale", None)
+                if (found := getattr(optimizer, "found_inf", None)) is not None:
+                    moment.send(FOUND_INF, found.clone())
+                moment.rates = [
+                    rate.clone() if isinstance(rate := one["lr"], Tensor) else rate for one in optimizer.param_groups
+                ]
+                self._measure()
+                self._ask("at_step")
+        except Exception as problem:  # as for a collector
+            self._say_once("the vitals of step %d could not be taken: %s", moment.step, problem)
 
     def _measure(self) -> None:
         if not self._is_measured:
@@ -296,8 +301,8 @@ class Vitals:
             self._found_before.clear()
         try:
             moment.read()
-        except Exception as problem:
-            logger.warning("the vitals of step %d could not be read: %s", moment.step, problem)
+        except Exception as problem:  # as for a collector
+            self._say_once("the vitals of step %d could not be read: %s", moment.step, problem)
             return {}
         moment.is_skipped |= any(moment.received(FOUND_INF))
         self._tally.skipped += moment.is_skipped + int(sum(moment.received(FOUND_BEFORE)))
@@ -307,30 +312,29 @@ class Vitals:
             if one.is_due and moment.is_skipped and not one.on_skipped:
                 self._owed.add(one.name)
             elif one.is_due:
-                self._call(one, lambda one=one: metrics.update(one.report(moment)))  # type: ignore[misc]
+                metrics |= self._call(one, one.report)
         if self._failed:
             metrics["collector/failed"] = float(len(self._failed))
         return metrics
 
-    def _ask(self, moment_of: str) -> None:
+    def _ask(self, method: str) -> None:
         for one in self._collectors:
             if one.is_due:
-                self._call(one, lambda one=one: getattr(one, moment_of)(self._moment))  # type: ignore[misc]
+                self._call(one, getattr(one, method))
 
-    def _call(self, one: Collector, what: Callable[[], object]) -> None:
+    def _call(self, one: Collector, what: Callable[[Moment], Iterable[tuple[str, float]] | None]) -> dict[str, float]:
         try:
-            what()
-        except Exception as problem:
+            return dict(what(self._moment) or ())
+        except Exception as problem:  # whatever it is: a training is not ended by what only looks at it
             one.is_due = False
             self._failed.add(one.name)
             logger.warning("the collector `%s` is off from step %d on: %s", one.name, self._moment.step, problem)
+            return {}
 
-    def _warn_without_step(self) -> None:
-        if self._scaler is None and not self._has_warned:
-            self._has_warned = True
-            logger.warning(
-                "the optimizer did not step before `Vitals.step` (step %d): counted as skipped", self._moment.step
-            )
+    def _say_once(self, message: str, *values: object) -> None:
+        if message not in self._said:
+            self._said.add(message)
+            logger.warning(message, *values)
 
 
 class _Timed(Generic[Batch]):

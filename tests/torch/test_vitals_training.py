@@ -150,6 +150,23 @@ def test_a_call_without_an_optimizer_step_says_so_once(caplog: pytest.LogCapture
     assert len(caplog.records) == 1 and "did not step" in caplog.text
 
 
+def test_a_model_that_cannot_be_looked_through_trains_on(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = net()
+    optimizer = torch.optim.SGD(list(model.embed.parameters()), lr=0.1)
+    vitals = Vitals(model, optimizer)
+    optimizer.add_param_group({"params": list(model.lm_head.parameters())})
+    monkeypatch.setattr(model, "named_modules", lambda **options: 1 / 0)
+    before = model.lm_head.weight.detach().clone()
+    for step in range(3):
+        loss_of(model, words(step)).backward()
+        optimizer.step()
+        assert vitals.step(loss=1.0)["loss"] == 1.0
+    assert not torch.equal(before, model.lm_head.weight)
+    assert [one.getMessage() for one in caplog.records] == ["the vitals of step 1 could not be taken: division by zero"]
+
+
 class Clock:
     def __init__(self) -> None:
         self.now = 0.0

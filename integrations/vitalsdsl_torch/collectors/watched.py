@@ -58,7 +58,7 @@ class Tap:
         try:
             with torch.no_grad(), torch.autocast(device_of(output), enabled=False):
                 self.look(args, output)
-        except Exception as problem:
+        except Exception as problem:  # whatever it is: the model's own forward pass goes on
             logger.warning("`%s` could not be looked at: %s", type(module).__name__, problem)
             self.is_due = _never
 
