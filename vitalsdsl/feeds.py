@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any, Protocol
 
+from vitalsdsl.claims import in_full, is_there
 from vitalsdsl.errors import MissingExtraError, UsageError
 from vitalsdsl.points import Rewind, Row, RunInfo
 from vitalsdsl.policy import LoadedPolicy
@@ -122,15 +123,19 @@ def schemes() -> dict[str, EntryPoint]:
 def target(reference: str, wanted: Wanted) -> Target:
     """What a reference such as `mlflow:experiments/NAME` points at. Nothing is read yet.
 
-    Raises UsageError where it means nothing, MissingExtraError where a package is missing.
+    A path that is there, and what has no scheme, is of the tracker that knows it for its own: `./wandb`, or the address
+    of a run's page. Raises UsageError where it means nothing, MissingExtraError where a package is missing.
     """
-    scheme, colon, rest = reference.partition(":")
-    point = schemes().get(scheme) if colon else None
-    if point is None:
-        known = ", ".join(f"{name}:…" for name in sorted(schemes())) or "none"
-        raise UsageError(f"nothing here watches `{reference}` (what can be watched: {known})")
+    known = schemes()
+    scheme, _, rest = reference.partition(":")
+    if scheme not in known or is_there(reference):
+        full = in_full(reference)
+        scheme, _, rest = full.partition(":")
+        if full == reference or scheme not in known:
+            listed = ", ".join(f"{name}:…" for name in sorted(known)) or "none"
+            raise UsageError(f"nothing here watches `{reference}` (what can be watched: {listed})")
     try:
-        opened: Target = point.load()(rest, wanted)
+        opened: Target = known[scheme].load()(rest, wanted)
     except ImportError as error:
         raise MissingExtraError(error.name or scheme, "watch") from error
     return opened

@@ -13,6 +13,7 @@ from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Protocol
 
 from vitalsdsl import git
+from vitalsdsl.claims import in_full, is_address
 from vitalsdsl.diagnostic import Diagnostic
 from vitalsdsl.errors import MissingExtraError, SourceError, UsageError, VitalsError
 from vitalsdsl.packs import pack, packs
@@ -35,7 +36,7 @@ LOCK = ".lock"
 _ELSEWHERE = Path("/vitals-at-a-commit")
 """The folder that files of a commit are in for each other's `use`; nothing is ever read from it."""
 
-_SCHEME = re.compile(r"([a-z][a-z0-9+]+):(?!//?[^/])(.*)", re.DOTALL)
+_SCHEME = re.compile(r"([a-z][a-z0-9+]+):(?!//[^/])(.*)", re.DOTALL)
 _AT = re.compile(r"(.*\.(?:vitals|yaml|yml))@([^@]+)", re.DOTALL | re.IGNORECASE)
 
 
@@ -92,7 +93,11 @@ def is_elsewhere(name: str) -> bool:
     """
     if _is(Path(name).is_file):
         return False
-    return name.startswith("git+") or any(pattern.fullmatch(name) is not None for pattern in (_SCHEME, _AT))
+    return (
+        name.startswith("git+")
+        or is_address(name)
+        or any(pattern.fullmatch(name) is not None for pattern in (_SCHEME, _AT))
+    )
 
 
 def library(reference: str) -> tuple[Library, str]:
@@ -117,7 +122,8 @@ def opened(name: str) -> Iterator[Opened | Diagnostic]:
     - `pack:core`: an installed pack.
     - `llm.vitals@v1`, `git+https://host/repository.git//rules/llm.vitals@v1`: as it stood at a commit, with its folder.
     - a folder, such as that of a W&B run: the copy that is kept in it.
-    - `SCHEME:…`: what an integration reads. Such a policy stands alone, and `use` reaches packs.
+    - `SCHEME:…`, or the address of a run's page: what an integration reads. Such a policy stands alone, and `use` reaches
+      packs.
     """
     closing: list[Callable[[], None]] = []
     try:
@@ -146,10 +152,14 @@ def _find(name: str, closing: list[Callable[[], None]]) -> Opened | Diagnostic:
     if at is not None and not _is(path.is_file) and _SCHEME.fullmatch(name) is None:
         tree = git.at(Path(at[1]), at[2], 4 * MAX_CHARACTERS)
         return _of_tree(tree, Path(at[1]).name, at[2])
-    if _is(path.is_dir) or path.suffix == ".wandb":
+    if _is(path.is_dir) or (path.suffix == ".wandb" and _SCHEME.fullmatch(name) is None):
         return _folder(path)
     if _SCHEME.fullmatch(name) is not None and not _is(path.is_file):
         return _of_library(name)
+    if not path.suffix and not _is(path.exists) or is_address(name):
+        full = in_full(name)
+        if full != name:
+            return _of_library(full)
     source = policy_file(name)
     if isinstance(source, Diagnostic):
         return source
@@ -181,6 +191,17 @@ def _of_library(name: str) -> Opened:
 def _shown(name: str, file: str) -> str:
     """The reference as messages show it: it ends in what says which form the text is in."""
     return name if name.lower().endswith(PurePosixPath(file).suffix.lower()) else f"{name}/{file}"
+
+
+def kept_in(path: Path) -> Kept:
+    """The copy that is kept in the folder of a run, or beside its file, for libraries whose runs have folders.
+
+    Raises SourceError where there is none, or several.
+    """
+    found = _folder(path)
+    if isinstance(found, Diagnostic):
+        raise SourceError(": ".join((found.message, *found.help)))
+    return Kept(found.source.text, found.file)
 
 
 def _folder(path: Path) -> Opened | Diagnostic:

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 
+from vitalsdsl.claims import in_full, is_there
 from vitalsdsl.errors import MissingExtraError, UsageError
 from vitalsdsl.points import Rewind, Row, RunInfo
 
@@ -52,11 +53,14 @@ def schemes() -> dict[str, EntryPoint]:
 
 
 def read(reference: str, *, step_key: str | None = None) -> list[Recording]:
-    """The runs behind a reference. `step_key` is the logged name that is the step.
+    """The runs behind a reference, which may be the address of a run's page. `step_key` is the logged name that is the
+    step.
 
     Raises SourceError where it cannot be read, UsageError where there is no reader for it.
     """
     scheme, rest = _split(reference)
+    if scheme == "file" and rest != "-" and not is_there(rest):
+        scheme, rest = _split(in_full(rest))
     if scheme == "file":
         scheme = _by_content(rest) or scheme
     point = schemes().get(scheme)

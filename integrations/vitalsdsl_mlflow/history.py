@@ -8,20 +8,23 @@ from vitalsdsl.errors import SourceError, TrackerError, UsageError
 from vitalsdsl.feeds import Wanted
 from vitalsdsl.points import Rewind, Row
 from vitalsdsl.sources import Recording
+from vitalsdsl_mlflow.address import EXPERIMENTS, place_of
 from vitalsdsl_mlflow.remote import RunFeed
 from vitalsdsl_mlflow.stores import Store
-from vitalsdsl_mlflow.targets import EXPERIMENTS, store_of, tracking_uri
+from vitalsdsl_mlflow.targets import run_of, store_of
 
 
 def read(reference: str, *, step_key: str | None = None) -> list[Recording]:
-    """The runs behind `RUN_ID` or `experiments/NAME`, from the store that MLflow is set to; MLflow is not needed.
+    """The runs behind `RUN_ID`, `experiments/NAME` or a page's address, from the store that MLflow is set to; MLflow is
+    not needed.
 
     Raises SourceError where there is no such run, or the server does not answer.
     """
     try:
-        store = store_of(tracking_uri())
+        uri, what = place_of(reference)
+        store = store_of(uri)
         try:
-            return _read(store, reference, step_key)
+            return _read(store, what, step_key)
         finally:
             store.close()
     except (TrackerError, UsageError) as error:
@@ -33,7 +36,7 @@ def _read(store: Store, reference: str, step_key: str | None) -> list[Recording]
         experiment = store.experiment(reference.removeprefix(EXPERIMENTS))
         snapshots = store.search([experiment], Wanted(finished=True))
     else:
-        snapshots = [store.run(reference)]
+        snapshots = [run_of(store, reference)]
     return [_recording(RunFeed(store, snapshot, step_key, is_recorded=True)) for snapshot in snapshots]
 
 

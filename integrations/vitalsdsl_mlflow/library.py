@@ -10,10 +10,12 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+from vitalsdsl.claims import is_address
 from vitalsdsl.errors import MissingExtraError, SourceError, TrackerError, UsageError, VitalsError
 from vitalsdsl.parser import MAX_CHARACTERS
 from vitalsdsl.policy_files import SUFFIXES
 from vitalsdsl.references import ON_THE_RUN, Kept
+from vitalsdsl_mlflow.address import place_of
 
 MAX_PROMPT = 100_000
 """Characters of a prompt that MLflow takes."""
@@ -27,7 +29,7 @@ _ABSENT = frozenset({"RESOURCE_DOES_NOT_EXIST", "NOT_FOUND", "INVALID_PARAMETER_
 
 
 class PolicyLibrary:
-    """`mlflow:RUN_ID[/FILE]` is the policy that watched a run. `mlflow:policies/NAME[@ALIAS or @VERSION]` is a prompt of
+    """`mlflow:RUN_ID[/FILE]` is the policy that watched a run; the address of its page is as good. `mlflow:policies/NAME[@ALIAS or @VERSION]` is a prompt of
     that name (the newest version by default), whose text is the policy.
 
     MLflow keeps each version for good and moves aliases, which is what a team's rules want; that it calls them prompts
@@ -35,7 +37,10 @@ class PolicyLibrary:
     """
 
     def get(self, reference: str) -> Kept:
-        client = _client()
+        uri = None
+        if is_address(reference):
+            uri, reference = place_of(reference)
+        client = _client(uri)
         try:
             if reference.startswith(REGISTRY):
                 return _prompt(client, *_parts(reference))
@@ -70,9 +75,9 @@ class PolicyLibrary:
             raise _said(reference, error) from error
 
 
-def _client() -> Any:
+def _client(uri: str | None = None) -> Any:
     try:
-        return importlib.import_module("mlflow").MlflowClient()
+        return importlib.import_module("mlflow").MlflowClient(tracking_uri=uri)
     except ImportError as error:
         raise MissingExtraError("mlflow", "mlflow") from error
     except AttributeError as error:  # VITALS_POLICY is looked at inside MLflow's own import

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import math
-import os
 import time as clock
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
-from vitalsdsl.errors import RunGone, UsageError
+from vitalsdsl.errors import RunGone, TrackerError, UsageError
 from vitalsdsl.feeds import Wanted
 from vitalsdsl.policy import LoadedPolicy
 from vitalsdsl.tracker import Port
+from vitalsdsl_mlflow.address import EXPERIMENTS, place_of
 from vitalsdsl_mlflow.filestore import FileStore
 from vitalsdsl_mlflow.outside import ports_for
 from vitalsdsl_mlflow.remote import RunFeed
@@ -22,24 +22,12 @@ from vitalsdsl_mlflow.server import Server
 from vitalsdsl_mlflow.sqlite import SqliteStore
 from vitalsdsl_mlflow.stores import Snapshot, Store
 
-_DEFAULT = "mlflow.db"
-EXPERIMENTS = "experiments/"
-
 WIDE_S = 25.0
 """Seconds between two looks for runs that have ended meanwhile, and for experiments that a pattern fits."""
 
 MARGIN_S = 600.0
 """How much earlier, in seconds, a run may say that it ended: it goes by the clock of the machine that trains."""
 
-
-def tracking_uri() -> str:
-    """Where MLflow keeps its runs, as MLflow decides it: MLFLOW_TRACKING_URI, or the working directory's own store."""
-    said = os.environ.get("MLFLOW_TRACKING_URI", "").strip()
-    if said:
-        return said
-    if not Path(_DEFAULT).exists() and any(Path("mlruns").glob("*/meta.yaml")):
-        return "mlruns"
-    return f"sqlite:///{_DEFAULT}"
 
 
 def store_of(uri: str) -> Store:
@@ -86,7 +74,7 @@ class RunTarget:
     def find(self) -> Sequence[RunFeed]:
         """The run, whatever its state or tags: it was asked for by its id. Raises RunGone where it is not there."""
         if self._feed is None:
-            self._feed = _feed(self._store, self._uri, self._store.run(self._run), self._wanted)
+            self._feed = _feed(self._store, self._uri, run_of(self._store, self._run), self._wanted)
         return [self._feed]
 
     def close(self) -> None:
@@ -168,16 +156,30 @@ def _feed(store: Store, uri: str, snapshot: Snapshot, wanted: Wanted) -> RunFeed
 
 
 def target(rest: str, wanted: Wanted) -> RunTarget | ExperimentTarget:
-    """What `mlflow:REST` points at: `RUN_ID`, or `experiments/NAME` by the name or the id of the experiment, or a
-    pattern of names.
+    """What `mlflow:REST` points at: `RUN_ID`, `experiments/NAME` by the name or the id of the experiment, or a pattern of
+    names, or the address of the page of a run or an experiment.
 
     Nothing is asked yet. Raises UsageError where the reference, or the tracking URI, means nothing.
     """
-    name = rest.removeprefix(EXPERIMENTS)
-    if not name or (name == rest and "/" in rest):
+    uri, what = place_of(rest)
+    name = what.removeprefix(EXPERIMENTS)
+    if not name or what == EXPERIMENTS.rstrip("/") or (name == what and "/" in what):
         raise UsageError(f"`mlflow:{rest}` is no run: write mlflow:RUN_ID or mlflow:experiments/NAME")
-    uri = tracking_uri()
     store = store_of(uri)
-    if name == rest:
-        return RunTarget(store, uri, rest, wanted)
+    if name == what:
+        return RunTarget(store, uri, name, wanted)
     return ExperimentTarget(store, uri, name, wanted)
+
+
+def run_of(store: Store, run_id: str) -> Snapshot:
+    """A run of a store. Raises RunGone where it is not there, and says so where an experiment is called as the run
+    should be."""
+    try:
+        return store.run(run_id)
+    except RunGone as error:
+        try:
+            store.experiment(run_id)
+        except TrackerError:
+            raise error from None
+        said = f"there is no run {run_id}, but an experiment of that name: write mlflow:{EXPERIMENTS}{run_id}"
+        raise RunGone(said) from None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from urllib.parse import quote, unquote, urlsplit
 
@@ -41,6 +42,25 @@ class Address:
         if self.page and not server.has(self.page):
             text = f"this page is on {urlsplit(self.page).netloc}, but W&B is set to {server.host}: set WANDB_BASE_URL"
             raise UsageError(text)
+
+
+def is_page(url: str, server: Server) -> bool:
+    """Whether an address is one of W&B's pages: of the server that is set, or of any server that has runs as W&B has."""
+    parts = urlsplit(url)
+    if parts.fragment.startswith("/"):
+        return False  # the pages of others, such as MLflow, are told apart behind the `#` only
+    return server.has(url) or re.search(r"^/[^/]+/[^/]+/runs/[^/]+", parts.path) is not None
+
+
+def run_page(url: str) -> str:
+    """The address of a run's page without what stands behind the run: tabs, and the state of the page. Any other address
+    as it is.
+
+    >>> run_page("https://wandb.ai/team/llm/runs/3kx9/overview?nw=nwuser")
+    'https://wandb.ai/team/llm/runs/3kx9'
+    """
+    found = re.match(r"https?://[^/]+(?:/[^/?#]+)?/[^/?#]+/[^/?#]+/runs/[^/?#]+", url)
+    return found[0] if found is not None else url
 
 
 def parse(reference: str) -> Address:

@@ -7,10 +7,14 @@ import tempfile
 from pathlib import Path, PurePosixPath
 from typing import Any
 
+from vitalsdsl.claims import is_address
 from vitalsdsl.errors import SourceError, TrackerError, UsageError, VitalsError
 from vitalsdsl.parser import MAX_CHARACTERS
 from vitalsdsl.policy_files import SUFFIXES
-from vitalsdsl.references import Kept
+from vitalsdsl.references import Kept, kept_in
+from vitalsdsl_wandb.address import parse
+from vitalsdsl_wandb.references import is_path
+from vitalsdsl_wandb.server import find_server
 from vitalsdsl_wandb.tap import wandb_module
 
 TYPE = "vitals-policy"
@@ -24,12 +28,19 @@ _SECRET = re.compile(r"\b[0-9A-Za-z_-]{40,}\b")
 
 class PolicyLibrary:
     """`wandb:ENTITY/PROJECT/NAME:ALIAS` is an artifact, by alias or version (`:v3`). `wandb:ENTITY/PROJECT/RUN` is the
-    policy that watched a run, out of the artifacts that the run logged.
+    policy that watched a run, out of the artifacts that the run logged; the address of the run's page, or a path to the
+    run on this disk, is as good.
 
     Reading goes through W&B's own client, so that its keys and hosts are found as always.
     """
 
     def get(self, reference: str) -> Kept:
+        if is_path(reference):
+            return kept_in(Path(reference).expanduser())
+        if is_address(reference):
+            page = parse(reference)
+            page.check(find_server())
+            reference = page.uri.removeprefix("wandb:")
         parts, alias = _parts(reference)
         api = _api()
         try:

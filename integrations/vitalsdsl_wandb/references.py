@@ -6,11 +6,14 @@ import importlib
 from pathlib import Path
 from typing import Any
 
+from vitalsdsl.claims import is_address
 from vitalsdsl.errors import MissingExtraError, UsageError
 from vitalsdsl.feeds import Target, Wanted
 from vitalsdsl.sources import Recording
 from vitalsdsl_wandb import places, recorded
+from vitalsdsl_wandb.address import is_page, run_page
 from vitalsdsl_wandb.framing import HEADER, MAGIC
+from vitalsdsl_wandb.server import find_server
 from vitalsdsl_wandb.tail import LocalTarget
 
 _REMOTE = "vitalsdsl_wandb.remote"
@@ -43,6 +46,28 @@ def target(rest: str, wanted: Wanted) -> Target:
 def is_path(rest: str) -> bool:
     """Whether this names something on this disk: it is there, or it is written as a path."""
     return rest.startswith((".", "/", "~")) or rest.endswith(places.SUFFIX) or Path(rest).exists()
+
+
+def claims(reference: str) -> str | None:
+    """A path to runs of W&B, or to where its own folder will be, or the address of a page: the same with its scheme.
+    Raises UsageError where a page of W&B's is that of no project and no run."""
+    if is_address(reference):
+        return f"wandb:{run_page(reference)}" if is_page(reference, find_server()) else None
+    place = Path(reference).expanduser()
+    try:
+        is_ours = _holds_runs(place) if place.exists() else place.name in places.FOLDERS and place.parent.is_dir()
+    except (OSError, ValueError):  # no path can be written so, or it must not be looked at
+        return None
+    if not is_ours:
+        return None
+    return f"wandb:{reference}" if is_path(reference) else f"wandb:./{reference}"
+
+
+def _holds_runs(place: Path) -> bool:
+    if not place.is_dir():
+        return places.is_run_file(place)
+    has_own = place.name in places.FOLDERS or any((place / name).is_dir() for name in places.FOLDERS)
+    return has_own or recognises(place, b"")
 
 
 def recognises(place: Path, head: bytes) -> bool:

@@ -10,9 +10,10 @@ from typing import Any
 
 import pytest
 from vitalsdsl_mlflow import read
+from vitalsdsl_mlflow.address import tracking_uri
 from vitalsdsl_mlflow.filestore import FileStore
 from vitalsdsl_mlflow.sqlite import SqliteStore
-from vitalsdsl_mlflow.targets import store_of, tracking_uri
+from vitalsdsl_mlflow.targets import store_of
 
 from tests.mlflow.memory_store import RUN, MemoryStore
 from tests.mlflow.watching import Event, feed_of, plain, points, target, watched, wave
