@@ -106,7 +106,7 @@ def test_a_time_is_a_number_and_a_unit(seconds: float, words: str) -> None:
 @pytest.mark.parametrize(
     ("words", "why"),
     [
-        (("nobody", "x", "--because", "y"), "nothing is known of run nobody in .vitals"),
+        (("nobody", "x", "--because", "y"), "nothing is known of run nobody in .vitals (the watcher's --home)"),
         (("..", "x", "--because", "y"), "nothing is known of run .."),
         (("a", "x"), "say why: --because TEXT"),
         (("a", "x", "--because", "  "), "say why: --because TEXT"),
@@ -220,6 +220,42 @@ def test_vitals_toml_says_where_journals_are() -> None:
     Path("kept/a/p.journal.jsonl").touch()
     assert said("silence", "a") == "nothing is silenced in a\n"
     assert "in elsewhere" in said("silence", "a", "--home", "elsewhere", code=2)
+
+
+@pytest.mark.parametrize("written", ["mlflow:a", "wandb:team/llm/a", "https://wandb.ai/team/llm/runs/a/overview"])
+def test_a_run_is_named_as_it_was_to_the_watch(written: str) -> None:
+    """By all who speak to it."""
+    run = ScriptedRun("a", rows([4.0, 4.0]))
+    run.go_on()
+    watch(run)
+    assert said("silence", written, "loss_*", "--because", "known") == "loss_* is silenced in a\n"
+    assert said("ack", written, "loss_high", "--because", "k") == "loss_high is yellow, and ann knows of it\n"
+    said("resume", written, "--control", "c")
+    assert said("requests", written, "--control", "c") == said("requests", "a", "--control", "c")
+    assert "resume by ann" in said("requests", "a", "--control", "c")
+
+
+def test_a_run_whose_name_is_nearly_right_is_asked_for() -> None:
+    journal_of(Path(".vitals"), "llm-7b", "p").parent.mkdir(parents=True)
+    journal_of(Path(".vitals"), "llm-7b", "p").touch()
+    assert "did you mean llm-7b?" in said("silence", "llm7b", code=2)
+
+
+@pytest.mark.parametrize(
+    ("rule", "note"),
+    [
+        ("loss_hihg", "note: no rule `loss_hihg` has changed its level in a so far (did you mean `loss_high`?)\n"),
+        ("xyz*", "note: no rule `xyz*` has changed its level in a so far (heard of: `loss_high`)\n"),
+        ("loss_*", ""),
+    ],
+)
+def test_a_silence_of_what_was_never_heard_is_noted_and_holds(rule: str, note: str) -> None:
+    run = ScriptedRun("a", rows([4.0, 4.0]))
+    run.go_on()
+    watch(run)
+    result = call("silence", "a", rule, "--because", "known")
+    assert (result.exit_code, result.stdout, result.stderr) == (0, f"{rule} is silenced in a\n", note)
+    assert call("silence", "a", rule, "--end").stderr == ""
 
 
 # -------------------------------------------------------------------- acknowledgements

@@ -6,6 +6,7 @@ nothing was done. Several processes may share one file: the one whose intent sta
 
 from __future__ import annotations
 
+import difflib
 import json
 import logging
 import math
@@ -81,6 +82,12 @@ class Journal:
         records = self._parsed(_readable(self.path))
         intents = (r for r in records if r.get("type") == "intent" and str(r.get("id", "")).startswith(beginning))
         return {(r["rule"], r["member"]) for r in intents}
+
+    @property
+    def rules(self) -> set[str]:
+        """The rules that the file tells of: those that changed their level. Others of the policy are not known here."""
+        records = self._parsed(_readable(self.path)) if self.path is not None else ()
+        return {str(r["rule"]) for r in records if r.get("type") in ("intent", "noted") and "rule" in r}
 
     @property
     def is_behind(self) -> bool:
@@ -268,7 +275,10 @@ def journals_of(run: str, home: Path | None = None) -> list[Path]:
     """The journals of a run, one for each policy that watched it. Raises UsageError where there is none."""
     found = sorted((home_of(home) / file_name(run)).glob("*.journal.jsonl"))
     if not found:
-        raise UsageError(f"nothing is known of run {run} in {home_of(home)}")
+        known = sorted({path.parent.name for path in home_of(home).glob("*/*.journal.jsonl")})
+        near = difflib.get_close_matches(run, known, 1)
+        hint = f"; did you mean {near[0]}?" if near else ""
+        raise UsageError(f"nothing is known of run {run} in {home_of(home)} (the watcher's --home){hint}")
     return found
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from vitalsdsl.cli.app import fail, whoami
-from vitalsdsl.cli.options import home_option
+from vitalsdsl.cli.options import home_option, run_argument
 from vitalsdsl.configuration import home_here
 from vitalsdsl.diagnostic import printable
 from vitalsdsl.journal import Journal, journals_of
@@ -17,7 +17,7 @@ from vitalsdsl.rules import Level
 
 
 @click.command("ack")
-@click.argument("run")
+@run_argument
 @click.argument("rule", metavar="ID|RULE")
 @click.option("--because", "reason", required=True, metavar="TEXT", help="What is known, for the others.")
 @click.option("--by", "author", default=whoami, metavar="NAME", help="Who; you, by default.")

@@ -8,6 +8,7 @@ from typing import Any
 
 import click
 
+from vitalsdsl.claims import run_name
 from vitalsdsl.rules import LEVEL_WORDS
 
 
@@ -48,3 +49,11 @@ home_option = click.option(
 control_option = click.option(
     "--control", type=click.Path(path_type=Path), help="The folder in which trainings look for requests."
 )
+
+
+def _run_name(ctx: click.Context, parameter: click.Parameter, value: str) -> str:
+    return run_name(value)
+
+
+run_argument = click.argument("run", callback=_run_name)
+"""A run by its id, as `mlflow:RUN_ID` or `wandb:ENTITY/PROJECT/RUN`, or by the address of its page: its id."""

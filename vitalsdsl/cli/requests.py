@@ -6,14 +6,14 @@ from pathlib import Path
 
 import click
 
-from vitalsdsl.cli.options import control_option, form_option
+from vitalsdsl.cli.options import control_option, form_option, run_argument
 from vitalsdsl.control import control_of
 from vitalsdsl.diagnostic import printable
 from vitalsdsl.json_line import json_line
 
 
 @click.command("requests")
-@click.argument("run")
+@run_argument
 @control_option
 @form_option
 def command(run: str, control: Path | None, form: str) -> None:

@@ -9,13 +9,13 @@ from pathlib import Path
 import click
 
 from vitalsdsl.cli.app import whoami
-from vitalsdsl.cli.options import control_option
+from vitalsdsl.cli.options import control_option, run_argument
 from vitalsdsl.control import LIFETIME, control_of
 from vitalsdsl.diagnostic import printable
 
 
 @click.command("resume")
-@click.argument("run")
+@run_argument
 @click.option("--because", "reason", default="", metavar="TEXT", help="Why, for those who read it later.")
 @control_option
 def command(run: str, reason: str, control: Path | None) -> None:

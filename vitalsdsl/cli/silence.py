@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
+import difflib
 import math
 import re
 import time
 from collections.abc import Sequence
+from fnmatch import fnmatchcase
 from pathlib import Path
 
 import click
 
 from vitalsdsl.cli.app import fail, whoami
-from vitalsdsl.cli.options import home_option
+from vitalsdsl.cli.options import home_option, run_argument
 from vitalsdsl.configuration import home_here
 from vitalsdsl.diagnostic import printable
 from vitalsdsl.journal import Journal, journals_of
 from vitalsdsl.ledger import silence
 
 _SECONDS = {"s": 1.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
+_MOST_NAMED = 5
 _LONGEST = 3650 * _SECONDS["d"]
 
 
@@ -35,7 +38,7 @@ def seconds_of(ctx: click.Context, parameter: click.Parameter, value: str | None
 
 
 @click.command("silence")
-@click.argument("run")
+@run_argument
 @click.argument("rule", required=False)
 @click.option(
     "--for", "seconds", callback=seconds_of, metavar="TIME", help="For how long, as in 2h; without it, for good."
@@ -59,15 +62,27 @@ def command(
     if not end and not (reason or "").strip():
         fail("say why: --because TEXT")
     until = now if end else None if seconds is None else now + seconds
+    heard: set[str] = set()
     for path in paths:
         journal = Journal(path)
+        heard |= journal.rules
         if end and not any(held.rule == rule for held in journal.ledger(run).silences):
             continue
         journal.append([silence(run, rule, reason or "ended", until, now, author)])
         if journal.is_behind:
             fail(f"{path} cannot be written: nothing has changed")
         journal.close()
+    if not end and heard and not any(fnmatchcase(name, rule) for name in heard):
+        click.echo(printable(f"note: {_never_heard(run, rule, heard)}"), err=True)
     click.echo(printable(f"{rule} is {'heard again' if end else 'silenced'} in {run}"))
+
+
+def _never_heard(run: str, rule: str, heard: set[str]) -> str:
+    """A journal knows of the rules that changed their level, so a right name may be among the others."""
+    near = difflib.get_close_matches(rule, heard, 1)
+    listed = ", ".join(f"`{name}`" for name in sorted(heard)[:_MOST_NAMED])
+    hint = f"did you mean `{near[0]}`?" if near else f"heard of: {listed}"
+    return f"no rule `{rule}` has changed its level in {run} so far ({hint})"
 
 
 def _list(run: str, paths: Sequence[Path], now: float) -> None:
