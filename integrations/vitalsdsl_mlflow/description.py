@@ -25,12 +25,19 @@ _OURS = re.compile(re.escape(BEGIN) + r".*?" + re.escape(END), re.DOTALL)
 def summary(policy: str, tags: Mapping[str, str]) -> list[str]:
     """The lines to show, the most important first: level and policy, the rules that fire, the newest alert.
 
-    They are what the run's own tags say, so that the two never differ, whoever wrote them.
+    They are what the run's own tags say, so that the two never differ, whoever wrote them. All but the first are items of
+    a list: Markdown runs lines of a text together.
+
+    >>> for line in summary("llm", {"vitals.level": "red", "vitals.alert": "red: hot at step 7: loss is 9\\ndoes: tag"}):
+    ...     print(line)
+    **vitals: red** under llm
+    - Newest alert: red: hot at step 7: loss is 9
+      - does: tag
     """
     lines = [f"**vitals: {plain(tags.get('vitals.level', 'green'))}** under {plain(tags.get('vitals.policy', policy))}"]
     lines += [f"- {plain(name[len(RULE) :])}: {plain(tags[name])}" for name in sorted(tags) if name.startswith(RULE)]
-    alert = tags.get("vitals.alert", "")
-    return lines + ([f"Newest alert: {plain(alert)}"] if alert else [])
+    alert = [text for line in tags.get("vitals.alert", "")[:_ALERT].split("\n") if (text := plain(line))]
+    return lines + [f"  - {text}" if at else f"- Newest alert: {text}" for at, text in enumerate(alert)]
 
 
 def plain(text: str) -> str:

@@ -39,7 +39,7 @@ class FileStore:
         return f"file://{self._folder}"
 
     def run(self, run_id: str) -> Snapshot:
-        return self._snapshot(self._run_folder(run_id))
+        return self._snapshot(self.folder_of(run_id))
 
     def experiment(self, name: str) -> str:
         for folder in self._experiments():
@@ -76,7 +76,7 @@ class FileStore:
 
     def mark(self, run_id: str) -> dict[str, int]:
         """Of each metric the length of what has been written of it in whole lines."""
-        folder = self._run_folder(run_id) / "metrics"
+        folder = self.folder_of(run_id) / "metrics"
         return {key: _whole_lines(file) for key, file in _files(folder)}
 
     def fresh(self, run_id: str, mark: Mapping[str, int]) -> tuple[Sequence[LoggedPoint], dict[str, int]]:
@@ -93,7 +93,8 @@ class FileStore:
     def _experiments(self) -> list[Path]:
         return sorted(meta.parent for meta in self._folder.glob("*/meta.yaml"))
 
-    def _run_folder(self, run_id: str) -> Path:
+    def folder_of(self, run_id: str) -> Path:
+        """The folder of a run. Raises RunGone where there is none."""
         known = self._runs.get(run_id)
         if known is None or not known.is_dir():
             if not run_id.replace("-", "").isalnum():
@@ -145,7 +146,7 @@ class FileStore:
 
     def _points(self, run_id: str, key: str, begin: int, end: int) -> Iterator[LoggedPoint]:
         try:
-            with (self._run_folder(run_id) / "metrics" / key).open("rb") as file:
+            with (self.folder_of(run_id) / "metrics" / key).open("rb") as file:
                 file.seek(begin)
                 text = file.read(end - begin).decode("utf-8", "replace")
         except OSError as error:
@@ -204,4 +205,4 @@ def _meta(folder: Path) -> dict[str, Any]:
 
 
 def _text(file: Path) -> str:
-    return file.read_text("utf-8", "replace")
+    return file.read_bytes().decode("utf-8", "replace")  # line ends as they are

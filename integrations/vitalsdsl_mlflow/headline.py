@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from vitalsdsl.rules import Level
+from vitalsdsl.tracker import Alert
 
 
 class Headline:
@@ -29,3 +30,8 @@ class Headline:
             return False
         self._shown = level
         return True
+
+
+def as_tag(alert: Alert) -> str:
+    """An alert as the run's own tag holds it: a run need not be told its own id."""
+    return f"{alert.title.replace(f' ({alert.transition.run})', '')}: {alert.text}"

@@ -15,7 +15,7 @@ from vitalsdsl.json_line import json_line
 from vitalsdsl.rules import Level
 from vitalsdsl.tracker import Ability, Alert, PolicyCopy, Port, facts, kept_as
 from vitalsdsl.verdict import Transition
-from vitalsdsl_mlflow.headline import Headline
+from vitalsdsl_mlflow.headline import Headline, as_tag
 from vitalsdsl_mlflow.names import ALERTS, MAX_TAG, RULE, TRANSITIONS, id_in, tag_name
 from vitalsdsl_mlflow.tap import ours
 
@@ -130,7 +130,7 @@ class MlflowPort(Port):
                                 "text": alert.text}))  # fmt: skip
         self._write(ALERTS, lines)
         if self._headline.takes(alert.level):
-            self._client.set_tag(self._run, "vitals.alert", f"{alert.title}: {alert.text}"[:MAX_TAG])
+            self._client.set_tag(self._run, "vitals.alert", as_tag(alert)[:MAX_TAG])
 
     @_quietly
     def record(self, transitions: Sequence[Transition]) -> None:

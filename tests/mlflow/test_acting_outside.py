@@ -9,7 +9,10 @@ from typing import Any
 
 import pytest
 from vitalsdsl_mlflow.description import BEGIN, DESCRIPTION, END, ROOM, described, plain
-from vitalsdsl_mlflow.outside import ClientHands, OutsidePort, RestHands, ports_for
+from vitalsdsl_mlflow.filestore import FileStore
+from vitalsdsl_mlflow.hands import ClientHands, FolderHands, RestHands
+from vitalsdsl_mlflow.headline import as_tag
+from vitalsdsl_mlflow.outside import OutsidePort, ports_for
 from vitalsdsl_mlflow.port import MAX_TAG, MlflowPort
 from vitalsdsl_mlflow.rest import Rest
 from vitalsdsl_mlflow.server import Server
@@ -79,18 +82,21 @@ def act(port: OutsidePort) -> None:
     port.record([change(1), change(2)])
 
 
-@pytest.fixture(params=["server", "sqlite"])
+@pytest.fixture(params=["server", "sqlite", "files"])
 def real(
     request: pytest.FixtureRequest, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> tuple[Any, str, OutsidePort, LoadedPolicy]:
-    """A client, a run, and what acts on it from outside, over a server and in a sqlite file."""
+    """A client, a run, and what acts on it from outside: over a server, in a sqlite file, in a folder."""
     import mlflow
 
     monkeypatch.setenv("MLFLOW_HTTP_REQUEST_TIMEOUT", "60")
     if request.param == "server":
         uri = request.getfixturevalue("server").uri
-    else:
+    elif request.param == "sqlite":
         uri = request.getfixturevalue("uri")
+    else:
+        monkeypatch.setenv("MLFLOW_ALLOW_FILE_STORE", "true")  # for the client; what acts from outside asks none
+        uri = f"file://{folder}/mlruns"
     client = mlflow.MlflowClient(tracking_uri=uri)
     run = client.create_run(client.create_experiment(f"acting {folder}")).info.run_id
     policy = load(policy_file(folder))
@@ -249,3 +255,77 @@ def test_mlflow_is_loaded_only_where_a_file_is_written_to() -> None:
     subprocess.run([sys.executable, "-c", code], check=True)
     assert ClientHands("sqlite:///x.db", "x")._made is None
     assert Server(Rest("http://127.0.0.1:9")).uri == "http://127.0.0.1:9"
+
+
+# -------------------------------------------------------------------- a folder of the file store
+
+
+@pytest.fixture
+def mlruns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder of a run that an MLflow wrote which is here no longer; the next one would refuse such folders."""
+    monkeypatch.setitem(sys.modules, "mlflow", None)
+    monkeypatch.delenv("MLFLOW_ALLOW_FILE_STORE", raising=False)
+    run = tmp_path / "mlruns" / "0" / "r1"
+    (run / "tags").mkdir(parents=True)
+    (run / "meta.yaml").write_text("artifact_uri: file:///elsewhere/mlruns/0/r1/artifacts\nstatus: 1\n")
+    (run / "tags" / DESCRIPTION).write_bytes(b"By hand.\r\n")
+    return run
+
+
+def in_folder(run: Path) -> OutsidePort:
+    store = FileStore(run.parents[1])
+    (found,) = ports_for(store, str(run.parents[1]), store.run(run.name), load_policy())
+    assert isinstance(found, OutsidePort) and isinstance(found._hands, FolderHands)
+    return found
+
+
+def test_a_folder_that_was_moved_is_written_to_without_mlflow(mlruns: Path) -> None:
+    act(in_folder(mlruns))
+    assert (mlruns / "tags" / "vitals.level").read_bytes() == b"red"
+    assert (mlruns / "tags" / "vitals.rule.loss_high").read_text() == "red@6"
+    assert (mlruns / "artifacts" / "vitals" / "policy" / "watched.vitals").read_text("utf-8") == POLICY
+    assert (mlruns / "artifacts" / "vitals" / "transitions.jsonl").read_text().count("\n") == 2
+    assert (mlruns / "tags" / DESCRIPTION).read_bytes().startswith(b"By hand.\r\n\n\n" + BEGIN.encode())
+    before = {file: file.stat().st_mtime_ns for file in mlruns.rglob("*") if file.is_file()}
+    act(in_folder(mlruns))
+    assert {file: file.stat().st_mtime_ns for file in mlruns.rglob("*") if file.is_file()} == before
+    in_folder(mlruns).tag_rules({})
+    assert not (mlruns / "tags" / "vitals.rule.loss_high").exists()
+
+
+def test_what_cannot_be_written_is_one_line_and_leaves_no_half(mlruns: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*args: Any) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("vitalsdsl_mlflow.hands.os.replace", full)
+    with pytest.raises(TrackerError, match="vitals.level cannot be written: no space left on device"):
+        in_folder(mlruns).tag_level(Level.RED)
+    assert {file.name for file in mlruns.rglob("*")} == {"tags", "meta.yaml", DESCRIPTION}
+
+
+def test_a_run_whose_artifacts_lie_elsewhere_gets_its_tags(mlruns: Path) -> None:
+    (mlruns / "meta.yaml").write_text("artifact_uri: s3://bucket/0/r1/artifacts\nstatus: 1\n")
+    port = in_folder(mlruns)
+    assert Ability.RECORD not in port.can
+    port.alert(an_alert(1))
+    assert (mlruns / "tags" / "vitals.alert").exists() and not (mlruns / "artifacts").exists()
+
+
+def test_what_mlflow_says_over_pages_is_told_shortly() -> None:
+    class Client:
+        def set_tag(self, *args: Any) -> None:
+            raise RuntimeError("maintenance\nmode " * 50)
+
+    hands = ClientHands("sqlite:///x.db", "x")
+    hands._made = Client()
+    with pytest.raises(TrackerError) as caught:
+        hands.set_tag("a", "b")
+    assert str(caught.value).startswith("maintenance mode maintenance") and len(str(caught.value)) < 210
+
+
+def test_a_run_is_not_told_its_own_id_and_lines_of_an_alert_stay_lines() -> None:
+    run = Run()
+    alert = Alert("id", "red: hot at step 1 (run)", "loss is 9\ndoes: tag", Level.RED, change(1))
+    assert as_tag(alert) == "red: hot at step 1: loss is 9\ndoes: tag"
+    port(run).alert(alert)
+    assert "- Newest alert: red: hot at step 1: loss is 9\n  - does: tag\n" in run.there[DESCRIPTION]
