@@ -2,11 +2,23 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
+from pydantic import BaseModel
 
-from vitalsdsl.configuration import configuration, home_here, known_channels
+from vitalsdsl.configuration import (
+    Assigned,
+    Channel,
+    Configuration,
+    configuration,
+    files,
+    home_here,
+    known_channels,
+    looked_in,
+    settings_of,
+)
 from vitalsdsl.errors import UsageError
 
 WHOLE = """
@@ -77,8 +89,13 @@ def test_no_file_is_no_configuration(tmp_path: Path) -> None:
 
 
 WRONG = {
-    "chanels = {}": "there is no setting `chanels`",
+    "chanels = {}": "there is no setting `chanels`; did you mean `channels`?",
+    "xyz = 1": "there is no setting `xyz`; there are `home`, `channels`, `policies`",
     '[[policies]]\npolicy = "a.vitals"': "`policies.1.target` is missing",
+    '[[policies]]\npolicy = "a.vitals"\ntargets = "mlflow:x"': "`policies.1.targets`; did you mean `target`?",
+    '[[policies]]\npolicy = "a.vitals"\ntarget = "x"\nfolder = "b"': "there is no setting `policies.1.folder`",
+    '[channels.team]\nurI = "env:A"': "there is no setting `channels.team.urI`; did you mean `url`?",
+    '[channels.target]\nurl = "env:A"\nat_mots = "1 per day"': "`channels.target.at_mots`; did you mean `at_most`?",
     '[channels.team]\nurl = "https://hooks.slack.com/services/T0/B0/secret"': "say where the address is kept",
     '[channels.team]\nurl = "env:A"\nsecret = "the-secret"': "say where the secret is kept, not the secret",
     '[channels.team]\nsecret = "env:A"': "`channels.team.url` is missing",
@@ -105,3 +122,35 @@ def test_channels_are_known_where_a_file_is_there_even_one_that_names_none(tmp_p
     (tmp_path / "vitals.toml").write_text('[channels.bot]\nurl = "env:A"\nsecret = "keyring:vitals/bot"\n')
     assert known_channels(tmp_path) == {"bot"}
     assert configuration(tmp_path).channels["bot"].secret == "keyring:vitals/bot"
+
+
+@pytest.mark.parametrize(
+    ("title", "model"), [("Top level", Configuration), ("[channels.NAME]", Channel), ("[[policies]]", Assigned)]
+)
+def test_the_page_has_all_settings_and_no_other(title: str, model: type[BaseModel]) -> None:
+    page = (Path(__file__).parents[1] / "docs" / "configuration.md").read_text("utf-8")
+    part = page.split(f"\n## {title}\n")[1].split("\n## ")[0]
+    told = re.findall(r"^\| `(\w+)` \|([^|]*)\|", part, re.MULTILINE)
+    assert [name for name, _ in told] == settings_of(model)
+    required = [name for name, field in model.model_fields.items() if field.is_required()]
+    assert [name for name, default in told if default.strip() == "must be given"] == required
+    for name, default in told:
+        field = model.model_fields[name]
+        if isinstance(field.default, str):
+            assert default.strip() == f"`{field.default}`"
+
+
+def test_the_example_of_the_page_is_read(tmp_path: Path) -> None:
+    page = (Path(__file__).parents[1] / "docs" / "configuration.md").read_text("utf-8")
+    (tmp_path / "vitals.toml").write_text(page.split("```toml\n")[1].split("```")[0])
+    found = configuration(tmp_path)
+    assert found.home == str(tmp_path / ".vitals") and list(found.channels) == ["team", "bot"]
+    assert found.policies[0].reference == str(tmp_path / "policies/llm.vitals")
+
+
+def test_where_a_setting_was_looked_for_is_said(tmp_path: Path) -> None:
+    users = tmp_path / "config" / "vitals" / "vitals.toml"
+    assert looked_in(tmp_path) == f", as there is no vitals.toml in {tmp_path} or above it, nor {users}"
+    assert files(tmp_path) == []
+    (tmp_path / "vitals.toml").touch()
+    assert looked_in(tmp_path) == " in vitals.toml" and files(tmp_path) == [tmp_path / "vitals.toml"]

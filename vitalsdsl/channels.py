@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from importlib.metadata import entry_points
 
 from vitalsdsl import rules
-from vitalsdsl.configuration import Channel, configuration
+from vitalsdsl.configuration import Channel, configuration, looked_in
 from vitalsdsl.errors import MissingExtraError, VitalsError
 from vitalsdsl.provisions import Provisions
 from vitalsdsl.tracker import Port
@@ -39,7 +39,7 @@ def channels_for(policies: Iterable[rules.Policy], channels: Mapping[str, Channe
     that is not there is said."""
     named = frozenset().union(*(Provisions(policy).channels for policy in policies))
     for name in sorted(named - set(channels)):
-        logger.warning("vitals: no channel `%s` in vitals.toml: messages to it reach nobody", name)
+        logger.warning("vitals: no channel `%s`%s: messages to it reach nobody", name, looked_in())
     return {name: channel for name, channel in channels.items() if name in named}
 
 

@@ -19,6 +19,7 @@ profile = "big"
 
 from __future__ import annotations
 
+import difflib
 import os
 import re
 import sys
@@ -118,7 +119,7 @@ def configuration(start: Path | None = None) -> Configuration:
     Raises UsageError, with the place, where one cannot be read.
     """
     found = Configuration()
-    for path in _files(start):
+    for path in files(start):
         over = _read(path)
         channels = {**found.channels, **over.channels}
         found = over.model_copy(update={"channels": channels, "home": over.home or found.home})
@@ -138,14 +139,24 @@ def known_channels(start: Path | None = None) -> frozenset[str] | None:
 
     Raises UsageError where one cannot be read.
     """
-    return frozenset(configuration(start).channels) if _files(start) else None
+    return frozenset(configuration(start).channels) if files(start) else None
 
 
-def _files(start: Path | None) -> list[Path]:
-    """The user's file and over it the project's, as far as they are there."""
+def files(start: Path | None = None) -> list[Path]:
+    """The files that hold in a folder: the user's and over it the project's, as far as they are there."""
     project = next((path for folder in _upwards(start or Path.cwd()) if (path := folder / FILE).is_file()), None)
-    user = Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config") / "vitals" / FILE
-    return [path for path in dict.fromkeys((user, project)) if path is not None and path.is_file()]
+    return [path for path in dict.fromkeys((_users(), project)) if path is not None and path.is_file()]
+
+
+def looked_in(start: Path | None = None) -> str:
+    """Where a setting that is not there was looked for, to be said right behind it."""
+    if files(start):
+        return f" in {FILE}"
+    return f", as there is no {FILE} in {start or Path.cwd()} or above it, nor {_users()}"
+
+
+def _users() -> Path:
+    return Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config") / "vitals" / FILE
 
 
 def _upwards(folder: Path) -> list[Path]:
@@ -160,8 +171,11 @@ def _read(path: Path) -> Configuration:
         raise UsageError(f"{path} cannot be read: {error}") from error
     except tomllib.TOMLDecodeError as error:
         raise UsageError(f"{path}: {error}") from error
-    for policy in data.get("policies", []) if isinstance(data.get("policies"), list) else []:
+    listed = data.get("policies")
+    for number, policy in enumerate(listed if isinstance(listed, list) else (), 1):
         if isinstance(policy, dict):
+            if "folder" in policy:  # ours, and below it is what we make of it
+                raise UsageError(f"{path}: there is no setting `policies.{number}.folder`")
             policy["folder"] = path.parent
     try:
         found = Configuration.model_validate(data)
@@ -173,13 +187,25 @@ def _read(path: Path) -> Configuration:
 
 
 def _first(error: ValidationError) -> str:
-    """The first mistake in words of ours."""
-    found: Any = error.errors()[0]
+    """The first mistake in words of ours. A setting that nobody knows comes before one that is missing: it is most often
+    the missing one, misspelt."""
+    found: Any = min(error.errors(), key=lambda one: one["type"] != "extra_forbidden")
     place = ".".join(str(part + 1) if isinstance(part, int) else str(part) for part in found["loc"])
     if found["type"] == "extra_forbidden":
-        return f"there is no setting `{place}`"
+        model = _MODELS.get(str(found["loc"][0]), Configuration) if len(found["loc"]) > 1 else Configuration
+        near = difflib.get_close_matches(str(found["loc"][-1]), settings_of(model), 1)
+        hint = f"did you mean `{near[0]}`?" if near else f"there are {', '.join(f'`{n}`' for n in settings_of(model))}"
+        return f"there is no setting `{place}`; {hint}"
     if found["type"] == "missing":
         return f"`{place}` is missing"
     if found["type"] == "value_error":
         return f"`{place}`: {found['ctx']['error']}"
     return f"`{place}` is of the wrong kind"
+
+
+_MODELS: dict[str, type[BaseModel]] = {"channels": Channel, "policies": Assigned}
+
+
+def settings_of(model: type[BaseModel]) -> list[str]:
+    """What can be written in a part of the file."""
+    return [name for name, field in model.model_fields.items() if not field.exclude]
