@@ -193,6 +193,9 @@ def test_a_training_uses_the_channels_that_its_policy_names_and_says_what_is_wro
         "vitals: no channel `nobody` in vitals.toml: messages to it reach nobody",
         "vitals: no messages are sent to `other`: channel `other`: the environment variable NOT_SET is not set",
     ]
+    (tmp_path / "vitals.toml").unlink()
+    assert reached('notify("team")') == []
+    assert f"no channel `team`, as there is no vitals.toml in {tmp_path} or above it, nor" in caplog.text
 
 
 def call(*words: str) -> tuple[int, str]:
@@ -227,6 +230,7 @@ def test_doctor_tells_whether_channels_have_what_they_need_and_never_what_that_i
     found = {line["what"]: line for line in map(json.loads, said.splitlines())}
     assert code == 1
     assert found["channel team"]["state"] == "ok"
+    assert found["vitals.toml"]["said"] == str(tmp_path / "vitals.toml")
     assert found["channel team"]["said"] == "env:TEAM_URL, signed with env:TEAM_SECRET, at most 30 per hour"
     assert found["channel other"]["state"] == "bad" and "NOT_SET is not set" in found["channel other"]["said"]
     assert "t0ken" not in said and "s3cret" not in said and "host.example" not in said
@@ -236,6 +240,9 @@ def test_doctor_tells_whether_channels_have_what_they_need_and_never_what_that_i
     (tmp_path / "vitals.toml").unlink()
     code, said = call("doctor")
     assert code == 0 and "`notify` reaches nobody" in said
+    assert f"none (optional), as there is no vitals.toml in {tmp_path} or above it" in said
+    code, said = call("doctor", "--send-test", "team")
+    assert code == 2 and f"there is no channel `team`, as there is no vitals.toml in {tmp_path} or above it" in said
     (tmp_path / "vitals.toml").write_text("channels = 3")
     code, said = call("doctor")
     assert code == 1 and "`channels` is of the wrong kind" in said

@@ -6,10 +6,8 @@ import importlib.metadata
 import os
 import platform
 import sys
-import urllib.error
-import urllib.request
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass
 
 import click
@@ -18,7 +16,7 @@ from vitalsdsl import __version__
 from vitalsdsl.channels import channel_ports
 from vitalsdsl.cli.app import EXIT_FINDINGS, fail
 from vitalsdsl.cli.options import form_option
-from vitalsdsl.configuration import Configuration, configuration
+from vitalsdsl.configuration import Configuration, configuration, files, looked_in
 from vitalsdsl.diagnostic import printable
 from vitalsdsl.errors import TrackerError, VitalsError
 from vitalsdsl.json_line import json_line
@@ -30,6 +28,12 @@ from vitalsdsl.tracker import Alert
 from vitalsdsl.verdict import Transition
 
 _EXTRAS = {"wandb": "wandb", "mlflow": "mlflow", "torch": "torch", "apprise": "notify"}
+
+GROUP = "vitalsdsl.reachable"
+"""Entry points by tracker: each says whether it can be reached as things are set here."""
+
+Look = Callable[[], Iterable[tuple[str, str, str]]]
+"""What was looked at, its state as in `Finding`, and what to say of it. Takes seconds at most, and does not raise."""
 
 _TEST = "Messages of rules arrive here. Nothing is wrong: somebody has run `vitals doctor --send-test`."
 
@@ -70,8 +74,7 @@ def _look() -> Iterator[Finding]:
         yield _package(package, extra)
     yield Finding("readers", "ok" if schemes() else "bad", ", ".join(sorted(schemes())) or "none: install the wheel")
     yield Finding("packs", "ok" if packs() else "absent", ", ".join(packs()) or "none")
-    yield from _mlflow_server()
-    yield from _wandb_login()
+    yield from _trackers()
     yield from _policy()
     yield from _channels()
 
@@ -83,25 +86,17 @@ def _package(package: str, extra: str) -> Finding:
         return Finding(package, "absent", f"not installed (optional): pip install 'vitalsdsl[{extra}]'")
 
 
-def _mlflow_server() -> Iterator[Finding]:
-    uri = os.environ.get("MLFLOW_TRACKING_URI", "")
-    if not uri.startswith(("http://", "https://")):
-        yield Finding(
-            "MLFLOW_TRACKING_URI", "ok" if uri else "absent", uri or "not set (optional): MLflow uses its own default"
-        )
-        return
-    try:
-        with urllib.request.urlopen(uri.rstrip("/") + "/health", timeout=3) as answer:
-            yield Finding("MLFLOW_TRACKING_URI", "ok", f"{uri} answers ({answer.status})")
-    except (urllib.error.URLError, OSError, ValueError) as error:
-        reason = getattr(error, "reason", error)
-        yield Finding("MLFLOW_TRACKING_URI", "bad", f"{uri} does not answer: {reason}")
-
-
-def _wandb_login() -> Iterator[Finding]:
-    mode = os.environ.get("WANDB_MODE", "online")
-    if mode != "online":
-        yield Finding("WANDB_MODE", "ok", f"{mode}: alerts are kept and sent at `wandb sync`")
+def _trackers() -> Iterator[Finding]:
+    """Whether each tracker answers, as its integration says."""
+    for point in sorted(importlib.metadata.entry_points(group=GROUP), key=lambda point: point.name):
+        try:
+            look: Look = point.load()
+        except ImportError as error:
+            missing = f"{error.name or point.name} is not installed (optional): pip install 'vitalsdsl[{point.name}]'"
+            yield Finding(point.name, "absent", missing)
+            continue
+        for what, state, said in look():
+            yield Finding(what, state, said)
 
 
 def _policy() -> Iterator[Finding]:
@@ -122,6 +117,8 @@ def _channels() -> Iterator[Finding]:
     except VitalsError as error:
         yield Finding("vitals.toml", "bad", str(error))
         return
+    there = ", under ".join(str(path) for path in reversed(files()))
+    yield Finding("vitals.toml", "ok" if there else "absent", there or f"none (optional){looked_in()}")
     if not found.channels:
         yield Finding("channels", "absent", "none in vitals.toml: `notify` reaches nobody (optional)")
     for name, channel in found.channels.items():
@@ -140,7 +137,7 @@ def _send_test(channel: str) -> None:
     found: Configuration = configuration()
     if channel not in found.channels:
         listed = ", ".join(f"`{name}`" for name in found.channels) or "none"
-        fail(f"there is no channel `{channel}` in vitals.toml; there are: {listed}")
+        fail(f"there is no channel `{channel}`{looked_in()}; there are: {listed}")
     here = platform.node() or "this machine"
     test = Transition("test", 0, "test", None, 0, 0, Level.GREEN, Level.YELLOW, "condition")
     alert = Alert(f"test-{uuid.uuid4()}", f"test: a message from vitals on {here}", _TEST, Level.YELLOW, test)
