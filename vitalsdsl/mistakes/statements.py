@@ -7,7 +7,7 @@ import re
 
 from vitalsdsl.diagnostic import Diagnostic
 from vitalsdsl.mistakes.names import two_names
-from vitalsdsl.mistakes.place import WORD, Place, is_name
+from vitalsdsl.mistakes.place import WORD, Place, is_name, masked
 from vitalsdsl.words import LEVELS, RULE_PARTS, STATEMENTS
 
 _OTHER_STATEMENTS = {"import": "use", "include": "use", "from": "use", "var": "let", "define": "let", "const": "param",
@@ -17,7 +17,6 @@ _NO_BEGINNING = {
     "each": "rule NAME each m in FAMILY { … }",
     "within": "when (A then B within 100 steps) -> LEVEL",
     "after": "when CONDITION -> LEVEL after …",
-    "do": "when CONDITION -> LEVEL do …",
 }
 
 
@@ -34,6 +33,8 @@ def keywords(p: Place) -> Diagnostic | None:
         return p.error("V027", f"`{word}` is written in small letters", f"write `{word.lower()}`")
     if word in ("if", "alert", "alarm", "where", "unless", "rule_when", "on"):
         return p.error("V027", f"a rule begins with `when`, not `{word}`", "write `when CONDITION -> LEVEL`")
+    if word == "do":
+        return _do(p, what)
     if word in _NO_BEGINNING:
         return p.error(
             "V027", f"`{word}` begins no {what}", "what does it belong to?", f"write `{_NO_BEGINNING[word]}`"
@@ -52,6 +53,14 @@ def keywords(p: Place) -> Diagnostic | None:
         return two_names(p, at, previous)
     help_ = f"did you mean `{near[0]}`?" if near else f"a {what} begins with one of: {', '.join(words)}"
     return p.error("V027", f"`{word}` begins no {what}", "not known here", help_)
+
+
+def _do(p: Place, what: str) -> Diagnostic:
+    """Actions on a line of their own: they belong behind a level."""
+    clauses = re.findall(r"\bwhen\b[^{}]*?->\s*\w+", masked(p.before))
+    clause = " ".join(clauses[-1].split()) if clauses else "when CONDITION -> LEVEL"
+    actions = " ".join(re.split(r"[\n}#]", p.rest)[0].split())
+    return p.error("V027", f"`do` begins no {what}", "behind which level?", f"write `{clause} {actions}`")
 
 
 def _near(word: str, words: list[str]) -> list[str]:
