@@ -129,3 +129,18 @@ def test_a_broken_policy_is_not_locked(tmp_path: Path) -> None:
     result = call("policy", "lock", str(tmp_path / "p.vitals"))
     assert result.exit_code == 2 and "V0" in result.output
     assert not (tmp_path / "p.vitals.lock").exists()
+
+
+def test_a_policy_that_uses_nothing_has_nothing_to_pin(tmp_path: Path) -> None:
+    path = tmp_path / "alone.vitals"
+    path.write_text("when loss > 3 -> red\n")
+    for words in (("policy", "lock", str(path)), ("policy", "lock", "--check", str(path))):
+        result = call(*words)
+        assert (result.exit_code, result.output) == (0, f"{path} uses nothing: there is nothing to pin\n")
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_policy_that_uses_nothing_any_more_gets_an_empty_lock(policy: Path) -> None:
+    policy.write_text("when loss > 3 -> red\n")
+    assert call("policy", "lock", "--check", str(policy)).exit_code == 1
+    assert call("policy", "lock", str(policy)).exit_code == 0 and codes(policy) == []

@@ -95,6 +95,9 @@ def lock(ctx: click.Context, file: Path, only_check: bool) -> None:
     if loaded is None:
         raise PolicyError(found)
     path = file.with_name(file.name + LOCK)
+    if not loaded.used and not path.is_file():
+        click.echo(f"{printable(str(file))} uses nothing: there is nothing to pin")
+        return
     text = locks.text(locks.pins(loaded.used))
     known = path.read_text("utf-8", "replace") if path.is_file() else ""
     if known == text:
