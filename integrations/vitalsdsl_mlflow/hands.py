@@ -15,6 +15,7 @@ from urllib.parse import quote, unquote, urlsplit
 
 from vitalsdsl.errors import MissingExtraError, TrackerError, VitalsError
 from vitalsdsl_mlflow.filestore import FileStore
+from vitalsdsl_mlflow.quiet import quiet
 from vitalsdsl_mlflow.rest import NotOffered, NotThere, Rest
 from vitalsdsl_mlflow.server import snapshot_of
 from vitalsdsl_mlflow.stores import Snapshot
@@ -160,7 +161,8 @@ def _told(method: Method) -> Method:
     @functools.wraps(method)
     def call(*args: Any, **kwargs: Any) -> Any:
         try:
-            return method(*args, **kwargs)
+            with quiet():
+                return method(*args, **kwargs)
         except VitalsError:
             raise
         except Exception as error:  # whatever MLflow and its database raise is one short line

@@ -16,6 +16,7 @@ from vitalsdsl.parser import MAX_CHARACTERS
 from vitalsdsl.policy_files import SUFFIXES
 from vitalsdsl.references import ON_THE_RUN, Kept
 from vitalsdsl_mlflow.address import place_of
+from vitalsdsl_mlflow.quiet import quiet
 
 MAX_PROMPT = 100_000
 """Characters of a prompt that MLflow takes."""
@@ -42,10 +43,11 @@ class PolicyLibrary:
             uri, reference = place_of(reference)
         client = _client(uri)
         try:
-            if reference.startswith(REGISTRY):
-                return _prompt(client, *_parts(reference))
-            run, _, file = reference.partition("/")
-            return _of_run(client, run, file)
+            with quiet():
+                if reference.startswith(REGISTRY):
+                    return _prompt(client, *_parts(reference))
+                run, _, file = reference.partition("/")
+                return _of_run(client, run, file)
         except VitalsError:
             raise
         except Exception as error:  # MLflow's stores raise errors of many kinds
@@ -68,7 +70,8 @@ class PolicyLibrary:
             )
         client = _client()
         try:
-            return _put(client, name, alias, kept)
+            with quiet():
+                return _put(client, name, alias, kept)
         except VitalsError:
             raise
         except Exception as error:  # MLflow's stores raise errors of many kinds

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 from importlib.metadata import EntryPoint
 from pathlib import Path
 from types import ModuleType
@@ -121,9 +122,25 @@ def test_a_run_that_was_not_watched_or_is_not_there_is_said_so(client: Any) -> N
 # -------------------------------------------------------------------- the prompt registry
 
 
+class Heard(logging.Handler):
+    """What MLflow says meanwhile."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.records: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.records.append(record.getMessage())
+
+
 def test_a_policy_goes_to_the_registry_and_comes_back_unharmed(client: Any, folder: Path) -> None:
     (folder / "llm.vitals").write_text(BRACES)
+    talk = logging.getLogger("mlflow")
+    level, heard = talk.level, Heard()
+    talk.addHandler(heard)
     pushed = call("policy", "push", folder / "llm.vitals", "mlflow:policies/llm@prod")
+    talk.removeHandler(heard)
+    assert heard.records == [] and talk.level == level
     assert pushed.exit_code == 0 and "version 1 of policy llm; prod is version 1" in pushed.stdout
     for reference in ("policies/llm@prod", "policies/llm@1", "policies/llm"):
         assert PolicyLibrary().get(reference).text == BRACES
@@ -212,6 +229,6 @@ def test_a_policy_that_mlflow_keeps_cannot_be_had_inside_its_own_import(monkeypa
 
 
 def test_an_mlflow_without_a_registry_is_said_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(library, "_client", lambda: object())
+    monkeypatch.setattr(library, "_client", lambda uri: object())
     with pytest.raises(UsageError, match="has no prompt registry"):
         PolicyLibrary().get("policies/llm")
