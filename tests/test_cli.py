@@ -92,7 +92,10 @@ GIVEN = {
         "V312 --set k=high  `high` is no value for `k`\n  help: write a number or a length\n",
     ),
     "an unknown param": (("--set", "kk=5"), "V311 --set kk=5  there is no param `kk`\n  help: did you mean `k`?\n"),
-    "an unknown profile": (("--profile", "x"), "V311 --profile x  {policy} has no profile `x`\n  help: it has night\n"),
+    "an unknown profile": (
+        ("--profile", "x"),
+        "V311 --profile x  `{policy}` has no profile `x`\n  help: it has night\n",
+    ),
 }
 
 
@@ -106,7 +109,16 @@ def test_what_is_given_on_the_command_line_has_no_line_and_column(name: str, tmp
 
 
 def test_a_policy_without_profiles_says_so(headline: Path) -> None:
-    assert "help: it has none" in call("replay", str(headline), "-", "--profile", "x", stdin="").output
+    output = call("replay", str(headline), "-", "--profile", "x", stdin="").output
+    assert output == f"V311 --profile x  `{headline}` defines no profiles\n"
+
+
+def test_a_file_that_cannot_be_read_is_named_once_and_has_no_line(tmp_path: Path) -> None:
+    missing = tmp_path / "nix.vitals"
+    output = call("replay", str(missing), "-", stdin="").output
+    assert output == f"V071 {missing} cannot be read: no such file or directory\n"
+    assert call("replay", "nix:llm", "-", stdin="").output.count("nix:llm cannot be had") == 1
+    assert ":1:1" not in call("replay", "nix:llm", "-", stdin="").output
 
 
 def test_check_shows_each_finding_with_its_place_and_exits_1(tmp_path: Path) -> None:

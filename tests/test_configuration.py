@@ -154,3 +154,17 @@ def test_where_a_setting_was_looked_for_is_said(tmp_path: Path) -> None:
     assert files(tmp_path) == []
     (tmp_path / "vitals.toml").touch()
     assert looked_in(tmp_path) == " in vitals.toml" and files(tmp_path) == [tmp_path / "vitals.toml"]
+
+
+def test_a_policy_beside_the_folder_is_shown_without_detours(tmp_path: Path) -> None:
+    (tmp_path / "a").mkdir()
+    (tmp_path / "b").mkdir()
+    (tmp_path / "a" / "vitals.toml").write_text('[[policies]]\ntarget = "mlflow:x"\npolicy = "../b/p.vitals"\n')
+    assert configuration(tmp_path / "a").policies[0].reference == f"{tmp_path}/b/p.vitals"
+    (tmp_path / "far" / "b").mkdir(parents=True)
+    (tmp_path / "far" / "b" / "p.vitals").touch()
+    (tmp_path / "b" / "p.vitals").touch()
+    (tmp_path / "far" / "in").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "far" / "in")
+    (tmp_path / "link" / "vitals.toml").write_text('[[policies]]\ntarget = "mlflow:x"\npolicy = "../b/p.vitals"\n')
+    assert Path(configuration(tmp_path / "link").policies[0].reference).samefile(tmp_path / "far" / "b" / "p.vitals")

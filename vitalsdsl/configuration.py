@@ -2,7 +2,7 @@
 
 home = ".vitals"
 
-[channels.team]                          # rules say: do notify("team")
+[channels.team]                          # rules say: when … -> red do notify("team")
 url = "env:TEAM_SLACK_URL"               # never the secret itself
 at_most = "10 per hour"
 
@@ -99,7 +99,16 @@ class Assigned(BaseModel):
     @property
     def reference(self) -> str:
         """The policy; a file is looked for beside vitals.toml."""
-        return self.policy if re.match(r"[a-z][a-z+]+:", self.policy) else str(self.folder / self.policy)
+        return self.policy if re.match(r"[a-z][a-z+]+:", self.policy) else str(_shortly(self.folder / self.policy))
+
+
+def _shortly(path: Path) -> Path:
+    """A path without `..`, unless that would be another file: behind a link it may."""
+    shorter = Path(os.path.normpath(path))
+    try:
+        return shorter if shorter.samefile(path) else path
+    except OSError:  # not there, which is said of the shorter one
+        return shorter
 
 
 class Configuration(BaseModel):

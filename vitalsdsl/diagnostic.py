@@ -75,6 +75,8 @@ class Diagnostic:
         name = printable(self.span.source.name)
         given = self.span.source.is_argument
         head = f"{self.code} {name if given else f'{name}:{line}:{column}'}  {printable(self.message)}"
+        if given and self.message.startswith(f"{self.span.source.name} "):
+            head = f"{self.code} {printable(self.message)}"  # it says whom it is about
         lines = [head, *(() if given else _caret_lines(self.span, self.label))]
         lines += [f"  help: {printable(text)}" for text in self.help]
         return "\n".join(lines)

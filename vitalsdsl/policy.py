@@ -195,9 +195,10 @@ def _with_settings(
         found = next((p for p in policy.of(rules.Profile) if p.name == profile), None)
         if found is None:
             names = [p.name for p in policy.of(rules.Profile)]
-            hint = near(profile, names) or f"it has {', '.join(names) or 'none'}"
+            hint = near(profile, names) or (f"it has {', '.join(names)}" if names else "")
+            lacks = f"has no profile `{profile}`" if names else "defines no profiles"
             asked = Source(f"--profile {profile}", "", is_argument=True).span(0, 0)
-            merge.error("V311", f"{policy.source.name} has no profile `{profile}`", asked, "", hint)
+            merge.error("V311", f"`{policy.source.name}` {lacks}", asked, "", hint)
         else:
             said = len(merge.diagnostics)
             statements = merge.set_params(statements, found.settings, place)

@@ -84,7 +84,9 @@ def standard_input() -> Source | Diagnostic:
 
 def refused(name: str, code: str, message: str, help_: str) -> Diagnostic:
     """A finding about a file as a whole."""
-    return Diagnostic(code, Severity.ERROR, message, Source(name, "").span(0, 0), help=(help_,) if help_ else ())
+    return Diagnostic(
+        code, Severity.ERROR, message, Source(name, "", is_argument=True).span(0, 0), help=(help_,) if help_ else ()
+    )
 
 
 def imported(

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 class Source:
     """One policy file as it was read: its name for messages, and its text. With `is_argument` it is what somebody gave
-    on the command line, which has no lines.
+    on the command line, or a file that cannot be read: it has no lines.
 
     >>> source = Source("a.vitals", "policy p\\nwhen loss > 3 -> red")
     >>> source.position(14)
