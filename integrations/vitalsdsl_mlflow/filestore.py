@@ -136,7 +136,7 @@ class FileStore:
         """With its tags, params and latest points."""
         folder = self._folder / run.experiment_id / run.run_id
         if run.is_deleted and not folder.is_dir():
-            folder = self._run_folder(run.run_id)
+            folder = self.folder_of(run.run_id)
         return replace(
             run,
             tags={name: _text(file) for name, file in _files(folder / "tags")},
