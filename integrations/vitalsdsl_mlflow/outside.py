@@ -23,7 +23,6 @@ ATTEMPTS = 3
 """How often something is written that another writer took away again at once."""
 
 
-
 class OutsidePort(Port):
     """Acts on one run from another process. What it writes it reads again; what another writer took away it writes anew.
 

@@ -29,7 +29,6 @@ MARGIN_S = 600.0
 """How much earlier, in seconds, a run may say that it ended: it goes by the clock of the machine that trains."""
 
 
-
 def store_of(uri: str) -> Store:
     """The store behind a tracking URI. Raises UsageError where there is no way to it without MLflow."""
     scheme = urlsplit(uri).scheme
