@@ -1,0 +1,96 @@
+"""Going back: to which checkpoint, past which data, and when a person is asked instead."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from vitalsdsl.errors import UsageError
+from vitalsdsl.points import number
+from vitalsdsl_torch.checkpoint import Checkpoint
+from vitalsdsl_torch.contents import State
+from vitalsdsl_torch.history import Turn
+from vitalsdsl_torch.limits import Limits
+from vitalsdsl_torch.requests import Asked
+from vitalsdsl_torch.training import Training
+
+
+class NotPossible(Exception):
+    """A rollback that is not made; its text says why. Raised while it is planned, before anything has changed."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A rollback that can be made: all of it decided, nothing done."""
+
+    turn: Turn
+    target: Checkpoint
+    state: State
+
+
+_MILDER = 0.8
+"""By what the second rollback for the same trouble lowers the rate, unless more was asked."""
+
+
+def planned(asked: Asked, training: Training, limits: Limits, skip: int) -> Plan:
+    """What a request for a rollback comes to. `skip` is how many steps' batches are passed over beyond the one at
+    which the rule tripped, where the request does not say.
+
+    The data is kept: it goes on where it is, or at the end of the bad stretch, whichever is later. Raises NotPossible.
+    """
+    history = training.history
+    trip = training.done if asked.trip_step is None else min(asked.trip_step, training.done)
+    if training.data is None:
+        raise NotPossible("the guard was given no data, and could not get past the bad batches")
+    spent = limits.spent(history.rollbacks, trip, training.lived, history.factor)
+    if spent:
+        raise NotPossible(spent)
+    ladder = limits.ladder(history.rollbacks, trip)
+    below = history.rollbacks[-1].step if ladder > 1 else None
+    target, state = _target(asked, training, below)
+    position = training.position
+    tripped_at = training.position_at(trip)
+    end = number(asked.params.get("skip_until_data_pos"))
+    if end is None:
+        steps = number(asked.params.get("skip_batches"))
+        steps = skip if steps is None else steps
+        end = tripped_at + steps * ladder * training.batches_a_step
+    by = asked.params["lr_factor"] if ladder == 1 else min(asked.params["lr_factor"], _MILDER)
+    turn = Turn(
+        history.attempt + 1, target.step, target.id, asked.id, target.position or 0, max(position, int(end)),
+        tripped_at, trip, limits.lowered(history.factor, by), training.lived, ladder,
+    )  # fmt: skip
+    return Plan(turn, target, state)
+
+
+def _target(asked: Asked, training: Training, below: int | None) -> tuple[Checkpoint, State]:
+    """The newest that is healthy, before the step `below`, and as it was written; or the one that was asked for."""
+    wanted = str(asked.params.get("target") or "last_healthy")
+    ring = training.ring
+    onset = training.done if asked.onset is None else asked.onset
+    if wanted == "last_healthy":
+        candidates: Iterable[Checkpoint] = [
+            one for one in ring.healthy() if one.step < onset and (below is None or one.step < below)
+        ]
+        lacking = "there is no healthy checkpoint from before it began"
+    else:
+        candidates = [one for one in ring.usable() if wanted in (one.id, f"step:{one.step}")]
+        lacking = f"there is no checkpoint `{wanted}`"
+    for one in candidates:
+        try:
+            state = training.read(one)
+        except UsageError as error:
+            raise NotPossible(str(error)) from error
+        if state is not None:
+            return one, state
+    raise NotPossible(lacking)
+
+
+def result(plan: Plan, before: float) -> dict[str, Any]:
+    """What the answer to the request says of it."""
+    turn = plan.turn
+    return {
+        "checkpoint": turn.checkpoint, "restored_step": turn.step, "segment": turn.attempt,
+        "data_pos_after": turn.position, "lr_before": before, "lr_after": turn.factor,
+    }  # fmt: skip

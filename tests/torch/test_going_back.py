@@ -1,0 +1,340 @@
+"""Rollback: the model goes back, the data does not; how often, how far, and when a person is asked instead."""
+
+from __future__ import annotations
+
+import errno
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from training_loops import Loop, account, answers, channel, request, same
+from vitalsdsl_torch import Batches, BrokenOff, Guard, Limits, Paused
+from vitalsdsl_torch.history import Turn
+
+from vitalsdsl.control import ControlFolder
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("VITALS_HOME", str(tmp_path / "home"))
+
+
+@pytest.fixture
+def control(tmp_path: Path) -> Path:
+    return tmp_path / "control"
+
+
+def turn(loop: Loop) -> dict[str, Any]:
+    (one,) = loop.said("turn")
+    return one
+
+
+def damage(folder: Path, checkpoint: str) -> None:
+    path = folder / "checkpoints" / checkpoint / "model.pt"
+    path.write_bytes(path.read_bytes()[:-1])
+
+
+def test_everything_goes_back_but_the_data(tmp_path: Path) -> None:
+    loop = Loop(tmp_path / "run", bad=range(105, 110)).train(100)
+    saved = torch.load(loop.folder / "checkpoints" / "step-00000080-0" / "model.pt", weights_only=True)
+    loop = Loop(tmp_path / "run", bad=range(105, 110))
+    positions = []
+    for step in loop.guard.steps(130):
+        batch = next(loop.data)
+        positions.append(batch)
+        loop.model(batch).backward()
+        loop.optimizer.step()
+        loop.scheduler.step()
+        loop.optimizer.zero_grad()
+        loop.guard.step({"loss": 10.0 if batch in loop.bad else 1.0})
+        if step == 108 and loop.guard.done == 80:
+            assert same(list(loop.model.state_dict().values()), list(saved.values()))
+            assert loop.scheduler.last_epoch == 80
+            assert loop.optimizer.state[loop.model.layer.bias]["step"] == 80
+    # Tripped at step 108, which is batch 107; 20 steps' batches are passed over beyond it.
+    assert positions[:8] == list(range(100, 108)) and positions[8:] == list(range(128, 178))
+    assert turn(loop)["factor"] == 0.9 and loop.guard.metrics == {"vitals/attempt": 1.0, "vitals/lr_factor": 0.9}
+    assert loop.guard.skipped == [(80, 128)]
+    account(loop)
+
+
+def test_the_rules_go_back_with_it_and_the_tags_too(tmp_path: Path) -> None:
+    from vitalsdsl.memory import Memory
+
+    port = Memory()
+    loop = Loop(tmp_path / "run", bad=range(105, 110), ports=[port]).train(150)
+    assert [level.word for level in port.levels if level.word != "green"] == ["red"] and port.level.word == "green"
+    assert [(t.attempt, t.step, t.to.word, t.reason) for t in port.transitions] == [
+        (0, 108, "red", "condition"), (1, 80, "green", "superseded"),
+    ]  # fmt: skip
+    assert loop.guard.attempt == 1
+
+
+def test_the_request_may_say_how_far_to_skip_and_how_much_to_lower_the_rate(tmp_path: Path) -> None:
+    text = "rule hot { when loss > 5 for 3 steps -> red do rollback(lr: 70%, skip: 50 steps) }"
+    loop = Loop(tmp_path / "run", text, range(105, 110)).train(130)
+    assert (turn(loop)["position"], turn(loop)["factor"]) == (158, 0.7)
+    account(loop)
+
+
+def test_where_an_update_takes_several_batches_so_do_skipped_steps(tmp_path: Path, control: Path) -> None:
+    loop = Loop(tmp_path / "run", control=control, poll=0.0)
+    back = request("rollback", params={"skip_batches": 10})
+    for step in loop.guard.steps(60):
+        for _ in range(2):
+            loop.model(next(loop.data)).backward()
+        loop.optimizer.step()
+        loop.optimizer.zero_grad()
+        if step == 50:
+            channel(control).ask(back)
+        loop.guard.step({"loss": 1.0})
+    assert turn(loop)["position"] == 100 + 10 * 2
+    account(loop)
+
+
+def test_data_is_never_moved_back(tmp_path: Path, control: Path) -> None:
+    loop = Loop(tmp_path / "run", control=control, poll=0.0, keep=9)
+
+    def before(step: int) -> None:
+        if step == 90:  # a watcher far behind: what it saw was at step 50
+            channel(control).ask(request("rollback", trip_step=50, onset=48, rule="hot", segment=0))
+
+    loop.train(100, before)
+    assert (turn(loop)["step"], turn(loop)["tripped_at"], turn(loop)["position"]) == (20, 50, 90)
+    account(loop)
+
+
+def test_a_bad_window_s_known_end_is_where_the_data_goes_on(tmp_path: Path, control: Path) -> None:
+    loop = Loop(tmp_path / "run", control=control, poll=0.0)
+    back = request("rollback", params={"skip_until_data_pos": 333})
+    loop.train(100, lambda step: channel(control).ask(back) if step == 90 else None)
+    assert turn(loop)["position"] == 333
+    account(loop)
+
+
+def test_without_a_healthy_checkpoint_it_pauses(tmp_path: Path) -> None:
+    loop = Loop(tmp_path / "run", bad=range(15, 20))
+    with pytest.raises(Paused):
+        loop.train(100)
+    assert loop.said("answer")[-1]["reason"] == "paused instead: there is no healthy checkpoint from before it began"
+
+
+def test_without_one_and_without_leave_to_pause_it_trains_on(tmp_path: Path) -> None:
+    loop = Loop(tmp_path / "run", bad=range(15, 20), allow=("rollback",)).train(100)
+    assert loop.seen[:100] == [1] * 100
+    assert loop.said("answer")[-1]["state"] == "rejected"
+
+
+def test_a_damaged_target_is_marked_and_the_next_older_taken(tmp_path: Path) -> None:
+    loop = Loop(tmp_path / "run", bad=range(105, 110))
+    loop.train(
+        150, lambda step: damage(loop.folder, "step-00000080-0") if step == 100 and not loop.guard.attempt else None
+    )
+    assert turn(loop)["step"] == 60 and loop.marks()["step-00000080-0"] == "corrupt"
+    account(loop)
+
+
+def test_a_drift_found_late_goes_back_to_before_it_began(tmp_path: Path, control: Path) -> None:
+    loop = Loop(tmp_path / "run", control=control, poll=0.0, keep=9)
+    back = request("rollback", trip_step=150, onset=85, rule="drift", segment=0)
+    loop.train(160, lambda step: channel(control).ask(back) if step == 150 else None)
+    assert turn(loop)["step"] == 60  # 80 is within the margin of the onset
+    account(loop)
+
+
+def test_the_same_trouble_again_goes_further_back_and_skips_more_then_pauses(tmp_path: Path) -> None:
+    loop = Loop(tmp_path / "run", bad=range(105, 600), limits=Limits(window=9, total=9), keep=9)
+    with pytest.raises(Paused):
+        loop.train(200)
+    first, second = loop.said("turn")
+    assert (first["step"], first["position"], first["factor"]) == (80, 128, 0.9)
+    # In attempt 1 batch 128 comes in step 81, it trips in step 83, and waits for the end of the grace period at 85.
+    assert (second["step"], second["ladder"], second["factor"]) == (60, 2, pytest.approx(0.72))
+    assert second["position"] == second["tripped_at"] + 2 * 20
+    assert loop.said("answer")[-1]["reason"] == "paused instead: going back twice did not get the run past this"
+    account(loop)
+
+
+def test_in_the_grace_period_only_what_is_not_finite_is_acted_on(tmp_path: Path) -> None:
+    text = "when loss > 5 for 2 steps -> red\nrule lost { when norm is nan -> red }"
+    for name, norm, expected in (("nan", float("nan"), 81), ("finite", 1.0, 85)):
+        loop = Loop(tmp_path / name, text, range(105, 300), limits=Limits(window=9), keep=9)
+        turned: list[int] = []
+        with pytest.raises(Paused):
+            for _ in loop.guard.steps(200):
+                batch = next(loop.data)
+                loop.model(batch).backward()
+                loop.optimizer.zero_grad()
+                bad = batch in loop.bad
+                attempt, done = loop.guard.attempt, loop.guard.done
+                loop.guard.step({"loss": 10.0 if bad else 1.0, "norm": norm if bad and attempt and done == 81 else 1.0})
+                if loop.guard.attempt != attempt:
+                    turned.append(done)
+        assert turned[1] == expected, name
+
+
+def test_what_is_over_by_the_end_of_the_grace_period_is_let_be(tmp_path: Path) -> None:
+    text = "when loss > 5 for 3 steps -> red"
+    loop = Loop(tmp_path / "run", text, range(105, 132), grace=15, skip=20).train(150)
+    assert loop.guard.attempt == 1
+    assert loop.said("answer")[-1]["reason"] == "over: its rule was green again within the grace period"
+
+
+def test_so_many_rollbacks_within_so_many_steps_and_no_more(tmp_path: Path, control: Path) -> None:
+    def loop(**options: Any) -> list[int]:
+        made = Loop(
+            tmp_path / str(options),
+            control=control / str(options),
+            poll=0.0,
+            keep=9,
+            limits=Limits(near=5, floor=0.1, **options),
+        )
+
+        def before(step: int) -> None:
+            if step in (50, 90, 130, 170) and made.guard.done >= sum(t["trip_step"] > 0 for t in made.said("turn")):
+                channel(control / str(options)).ask({**request("rollback"), "id": f"at {step}"})
+
+        with pytest.raises(Paused):
+            made.train(300, before)
+        return [t["trip_step"] for t in made.said("turn")]
+
+    assert loop(total=3, window=9) == [50, 90, 130]
+    assert loop(total=9, window=2) == [50, 90]
+    assert loop(total=9, window=1, per=1_000) == [50]
+
+
+def test_limits_by_themselves() -> None:
+    def turned(trip: int, lived: int) -> Turn:
+        return Turn(1, 0, "", "", 0, 0, 0, trip, 1.0, lived, 1)
+
+    limits = Limits()
+    before = [turned(1_000, 1_000), turned(9_000, 9_000)]
+    assert limits.spent(before, 20_000, 20_000, 1.0) == ""
+    assert "3 times" in limits.spent([*before, before[1]], 20_000, 20_000, 1.0)
+    assert limits.spent(before, 13_000, 13_000, 1.0) == ""
+    assert "2 times within 5000 steps" in limits.spent([turned(8_999, 8_999), before[1]], 13_000, 13_000, 1.0)
+    assert [limits.ladder(before, trip) for trip in (9_501, 9_500, 1_500)] == [1, 2, 3]
+    assert "at 50% already" in limits.spent(before, 20_000, 20_000, 0.5)
+
+
+def test_an_alarm_about_what_was_taken_back_is_stale(tmp_path: Path, control: Path) -> None:
+    late = request("rollback", segment=0, rule="slow", trip_step=108, onset=106)
+    loop = Loop(tmp_path / "run", bad=range(105, 110), control=control, poll=0.0)
+    loop.train(150, lambda step: channel(control).ask(late) if loop.guard.attempt else None)
+    assert loop.guard.attempt == 1
+    assert answers(control)[late["id"]] == ("rejected", "stale_segment: it is about attempt 0, and this is 1")
+
+
+def test_order_is_by_segment_and_not_by_clocks(tmp_path: Path, control: Path) -> None:
+    loop = Loop(tmp_path / "run", control=control, poll=0.0)
+    future = {**request("rollback", segment=0), "issued_at": 4e9, "expires_at": 5e9}
+    past = {**request("rollback", segment=0), "issued_at": 1.0, "expires_at": 5e9}
+
+    def before(step: int) -> None:
+        if step == 50:
+            channel(control).ask(past)
+        if loop.guard.attempt == 1 and step == 45:
+            channel(control).ask(future)
+
+    loop.train(60, before)
+    assert answers(control)[past["id"]][0] == "done" and answers(control)[future["id"]][0] == "rejected"
+
+
+def test_two_watchers_of_one_policy_have_it_done_once(tmp_path: Path, control: Path) -> None:
+    outside = ControlFolder(control / "small")
+    loop = Loop(tmp_path / "run", bad=range(105, 110), control=control, poll=0.0, ports=[outside]).train(150)
+    assert loop.guard.attempt == 1
+    assert [state for state, _ in answers(control).values()] == ["done"]
+
+
+def test_a_rollback_that_cannot_be_written_down_is_not_begun(
+    tmp_path: Path, control: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    loop = Loop(tmp_path / "run", control=control, poll=0.0)
+    back = request("rollback")
+    append = loop.guard._training.history.append
+
+    def full(record: Any) -> None:
+        if record["type"] == "turn":
+            raise OSError(errno.ENOSPC, "No space left on device")
+        append(record)
+
+    monkeypatch.setattr(loop.guard._training.history, "append", full)
+    loop.train(100, lambda step: channel(control).ask(back) if step == 50 else None)
+    assert answers(control)[back["id"]] == ("failed", "No space left on device")
+    assert loop.seen[:100] == [1] * 100
+
+
+def test_a_state_that_cannot_be_put_back_ends_the_process_and_the_next_one_goes_on_before_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    loop = Loop(tmp_path / "run", bad=range(105, 110))
+
+    def broken(state: Any) -> None:
+        raise RuntimeError("half-way")
+
+    monkeypatch.setattr(loop.optimizer, "load_state_dict", broken)
+    with pytest.raises(BrokenOff) as ended:
+        loop.train(150)
+    assert ended.value.code == 76
+    again = Loop(tmp_path / "run", bad=range(105, 110))
+    # From step 60, whose batches 60 to 79 are trained again, and then on behind the stretch that is passed over.
+    assert (again.guard.done, again.guard.attempt, again.data.position) == (60, 1, 60)
+    account(again.train(150))
+    assert len(again.said("turn")) == 1
+
+
+@pytest.mark.parametrize("lines", [1, 2, 3])
+def test_a_process_that_ends_within_a_rollback_is_carried_on_by_the_next(tmp_path: Path, lines: int) -> None:
+    """Cut off after the first line of it (begun), the second (decided), the third (done)."""
+    whole = Loop(tmp_path / "run", bad=range(105, 110)).train(120)
+    history = tmp_path / "run" / "history.jsonl"
+    records = history.read_bytes().splitlines(keepends=True)
+    begun = next(n for n, line in enumerate(records) if json.loads(line).get("state") == "executing")
+    history.write_bytes(b"".join(records[: begun + lines]))
+    for path in (tmp_path / "run" / "checkpoints").glob("*-1"):
+        for file in path.iterdir():
+            file.unlink()
+        path.rmdir()
+    again = Loop(tmp_path / "run", bad=range(105, 110))
+    id_ = json.loads(records[begun])["id"]
+    state = again.guard._training.history.answers[id_]["state"]
+    if lines == 1:
+        assert (state, again.guard.done, again.data.position) == ("failed", 80, 80)
+    else:
+        assert (state, again.guard.done, again.data.position) == ("done", 80, 128)
+        assert same(again.train(120).tensors(), whole.tensors())
+    account(again.train(120) if lines == 1 else again)
+
+
+def test_a_scaler_comes_back_with_the_scale_of_the_healthy_checkpoint(tmp_path: Path) -> None:
+    scaler = torch.amp.GradScaler("cpu", init_scale=1024.0)
+    loop = Loop(tmp_path / "run", bad=range(105, 110), scaler=scaler, data=Batches(range(400)))
+    scales = []
+    for step in loop.guard.steps(110):
+        batch = next(loop.data)
+        scaler.scale(loop.model(batch)).backward()
+        scaler.step(loop.optimizer)
+        scaler.update(new_scale=2.0**-14 if batch in loop.bad else 1024.0)  # it falls in the trouble
+        loop.optimizer.zero_grad()
+        loop.guard.step({"loss": 10.0 if batch in loop.bad else 1.0})
+        scales.append((step, scaler.get_scale()))
+    assert (107, 2.0**-14) in scales and (108, 1024.0) in scales
+
+
+def test_two_guards_in_one_file_tree_do_not_hear_each_other(tmp_path: Path, control: Path) -> None:
+    model = torch.nn.Linear(1, 1)
+    other = Guard(
+        None,
+        tmp_path / "other",
+        model=model,
+        optimizer=torch.optim.SGD(model.parameters(), lr=1.0),
+        control=control,
+        poll=0.0,
+    )
+    channel(control).ask(request("pause"))
+    other.step({})
+    assert [state for state, _ in answers(control).values()] == ["open"]
+    other.close()

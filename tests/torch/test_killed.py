@@ -1,0 +1,68 @@
+"""kill -9 while saving, while rolling back, at any moment: the run goes on from a valid state and its account holds."""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+import random
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from killed_training import BAD, STEPS, train
+from training_loops import BATCHES, history
+
+pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="processes are killed by a signal")
+
+
+@pytest.fixture(scope="module")
+def processes() -> Any:
+    """Processes that have torch loaded when they begin: loading it takes seconds, and they are many."""
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["torch", "torch._dynamo", "vitalsdsl_torch.guard", "vitalsdsl.parser"])
+    return context
+
+
+def run(processes: Any, folder: Path, kill_at: int | None = None, kill_after: float | None = None) -> bool:
+    """A process of its own; whether it was killed."""
+    process = processes.Process(target=train, args=(str(folder / "run"), str(folder / "home"), kill_at))
+    process.start()
+    process.join(60 if kill_after is None else kill_after)
+    if process.is_alive():
+        process.kill()
+        process.join()
+    assert process.exitcode in (0, -9)
+    return bool(process.exitcode == -9)
+
+
+def check(folder: Path) -> None:
+    told = json.loads((folder / "run" / "told.json").read_text("utf-8"))
+    out = {batch for first, end in told["skipped"] for batch in range(first, end)}
+    # No batch is in the model twice, and none is missing that the account does not name.
+    assert told["seen"] == [int(batch < told["position"] and batch not in out) for batch in range(BATCHES)]
+    assert told["done"] == STEPS == sum(told["seen"])
+    assert not any(told["seen"][batch] for window in BAD for batch in window)
+    # One rollback for each bad window, however often the process ended within it.
+    turns = [record for record in history(folder / "run") if record["type"] == "turn" and record["ladder"]]
+    assert len(turns) == len(BAD) == len({record["request"] for record in turns})
+    answered = {r["id"]: r["state"] for r in history(folder / "run") if r["type"] == "answer"}
+    assert all(answered[record["request"]] == "done" for record in turns)
+    assert "executing" not in answered.values()
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_killed_at_random_steps_of_saving_and_going_back(processes: Any, tmp_path: Path, seed: int) -> None:
+    draw = random.Random(seed)
+    kills = sum(run(processes, tmp_path, kill_at=draw.randrange(1, 120)) for _ in range(7))
+    run(processes, tmp_path)
+    assert kills >= 3
+    check(tmp_path)
+
+
+def test_killed_at_random_moments(processes: Any, tmp_path: Path) -> None:
+    draw = random.Random(10)
+    for _ in range(8):
+        run(processes, tmp_path, kill_after=draw.uniform(0.15, 0.6))
+    run(processes, tmp_path)
+    check(tmp_path)
