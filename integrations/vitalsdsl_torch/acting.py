@@ -119,7 +119,9 @@ class Acting:
                 self._answer(one.id, "rejected", refusal)
             elif self._is_in_grace(one):
                 self._waiting[one.id] = one
+                self._desk.received(id_, self._training.done, "accepted", "waits for the end of the grace period")
             else:
+                self._desk.received(id_, self._training.done, "accepted")
                 out.append(one)
         return out
 

@@ -162,9 +162,9 @@ class Desk:
             self._history.note(record)
         self._tell(record)
 
-    def received(self, id_: str, step: int) -> None:
-        """Say that a request lies here. It stands in the folder only: nothing hangs on it."""
-        self._tell({"id": id_, "state": "received", "at_step": step, "at": time.time()})
+    def received(self, id_: str, step: int, state: str = "received", reason: str = "") -> None:
+        """Say that a request lies here, or is accepted. It stands in the folder only: nothing hangs on it."""
+        self._tell({"id": id_, "state": state, "at_step": step, "at": time.time(), "reason": reason})
 
     def _tell(self, record: Mapping[str, Any]) -> None:
         if self.folder is None:

@@ -338,3 +338,20 @@ def test_two_guards_in_one_file_tree_do_not_hear_each_other(tmp_path: Path, cont
     other.step({})
     assert [state for state, _ in answers(control).values()] == ["open"]
     other.close()
+
+
+def test_what_waits_for_the_end_of_the_grace_period_says_so(tmp_path: Path, control: Path) -> None:
+    loop = Loop(tmp_path / "run", bad=range(105, 110), control=control, poll=0.0)
+    early = request("pause", segment=1, rule="hot", trip_step=82)
+    seen: list[tuple[str, str]] = []
+
+    def before(step: int) -> None:
+        if loop.guard.attempt and step == 82:
+            channel(control).ask(early)
+        if loop.guard.attempt and step == 84:
+            seen.append(answers(control)[early["id"]])
+
+    with pytest.raises(Paused):
+        loop.train(150, before)
+    assert seen == [("accepted", "waits for the end of the grace period")]
+    assert loop.guard.done == 86 and answers(control)[early["id"]] == ("done", "")
