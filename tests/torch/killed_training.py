@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import time
 from pathlib import Path
 from typing import Any
 
@@ -12,18 +13,19 @@ from training_loops import Loop
 from vitalsdsl_torch import Limits
 
 BAD = (range(65, 70), range(130, 135))
-STEPS = 140
+STEPS = 300
 
 
-def train(folder: str, home: str, kill_at: int | None) -> None:
-    """All of it, in the process that calls; at the end the account is written down."""
+def train(folder: str, home: str, kill_at: int | None, pause: float = 0.0) -> None:
+    """All of it, in the process that calls; at the end the account is written down. `pause` is how many
+    seconds each step takes beside its work."""
     os.environ["VITALS_HOME"] = home
     if kill_at is not None:
         _die_at(kill_at)
     bad = [batch for window in BAD for batch in window]
     loop = Loop(Path(folder), bad=bad, every=10, keep=3, probation=5, margin=5, skip=8, grace=2,
                 limits=Limits(total=5, window=5, near=20))  # type: ignore[arg-type]  # fmt: skip
-    loop.train(STEPS)
+    loop.train(STEPS, before=lambda step: time.sleep(pause))
     told = {"seen": loop.seen, "skipped": loop.guard.skipped, "position": loop.data.position, "done": loop.guard.done}
     Path(folder, "told.json").write_text(json.dumps(told), "utf-8")
 

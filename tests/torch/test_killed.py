@@ -26,7 +26,9 @@ def processes() -> Any:
 
 def run(processes: Any, folder: Path, kill_at: int | None = None, kill_after: float | None = None) -> bool:
     """A process of its own; whether it was killed."""
-    process = processes.Process(target=train, args=(str(folder / "run"), str(folder / "home"), kill_at))
+    process = processes.Process(
+        target=train, args=(str(folder / "run"), str(folder / "home"), kill_at, 0.004 if kill_after else 0.0)
+    )
     process.start()
     process.join(60 if kill_after is None else kill_after)
     if process.is_alive():
@@ -54,15 +56,15 @@ def check(folder: Path) -> None:
 @pytest.mark.parametrize("seed", range(3))
 def test_killed_at_random_steps_of_saving_and_going_back(processes: Any, tmp_path: Path, seed: int) -> None:
     draw = random.Random(seed)
-    kills = sum(run(processes, tmp_path, kill_at=draw.randrange(1, 120)) for _ in range(7))
+    kills = sum(run(processes, tmp_path, kill_at=draw.randrange(1, 60)) for _ in range(8))
     run(processes, tmp_path)
-    assert kills >= 3
+    assert kills >= 6
     check(tmp_path)
 
 
 def test_killed_at_random_moments(processes: Any, tmp_path: Path) -> None:
     draw = random.Random(10)
-    for _ in range(8):
-        run(processes, tmp_path, kill_after=draw.uniform(0.15, 0.6))
+    kills = sum(run(processes, tmp_path, kill_after=draw.uniform(0.1, 0.9)) for _ in range(8))
     run(processes, tmp_path)
+    assert kills >= 4
     check(tmp_path)
