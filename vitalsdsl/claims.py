@@ -7,8 +7,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from importlib.metadata import EntryPoint, entry_points
+from importlib import import_module
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
 
 GROUP = "vitalsdsl.claims"
 
@@ -64,4 +68,6 @@ def run_name(reference: str) -> str:
 
 
 def _points() -> dict[str, EntryPoint]:
+    # Loaded only here: `vitals check` of a file on disk asks nobody.
+    entry_points = import_module("importlib.metadata").entry_points
     return {point.name: point for point in sorted(entry_points(group=GROUP), key=lambda point: point.name)}
