@@ -47,7 +47,7 @@ def _shelf(reference: str) -> str | None:
 def _one_tracker(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """A tracker called `shelf`, and one whose package is missing."""
     points = [Point("gone", ImportError("no module")), Point("shelf", _shelf)]
-    monkeypatch.setattr(claims, "entry_points", lambda group: points)
+    monkeypatch.setattr(claims, "_points", lambda: {point.name: point for point in points})
     monkeypatch.chdir(tmp_path)
 
 
