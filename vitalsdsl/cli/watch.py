@@ -86,9 +86,10 @@ def command(
 
     A TARGET is `mlflow:RUN_ID`, `mlflow:experiments/NAME`, `wandb:ENTITY/PROJECT/RUN`, `wandb:ENTITY/PROJECT`, or
     `./wandb`, the `wandb` folder of a training on this disk, or the address of a run's page; NAME and PROJECT may be
-    patterns: `llm-*`. `mlflow:` is what MLFLOW_TRACKING_URI names: a server, sqlite:///q.db, ./mlruns. Without POLICY, what `[[policies]]` in vitals.toml say is watched. Watched are the runs that go on, those that start later,
-    and those that have come or ended since the target was last watched; each is read from its beginning, so that
-    baselines are right, and followed to its end. A watcher that was killed goes on where it was.
+    patterns: `llm-*`. `mlflow:` is what MLFLOW_TRACKING_URI names: a server, sqlite:///q.db, ./mlruns. Without POLICY,
+    what `[[policies]]` in vitals.toml say is watched. Watched are the runs that go on, those that start later, and those
+    that have come or ended since the target was last watched; each is read from its beginning, so that baselines are
+    right, and followed to its end. A watcher that was killed goes on where it was.
     """
     found = configuration()
     if policy is not None:
