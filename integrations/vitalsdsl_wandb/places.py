@@ -1,4 +1,7 @@
-"""Where W&B keeps runs on a disk: `wandb/run-20260131_120000-ID/run-ID.wandb`, one folder for each process of a run."""
+"""Where W&B keeps runs on a disk: `wandb/run-20260131_120000-ID/run-ID.wandb`, one folder for each process of a run.
+
+Of two that begin in the same second the second one's folder ends in `-1`.
+"""
 
 from __future__ import annotations
 
@@ -18,6 +21,7 @@ FOLDERS = (".wandb", "wandb")
 
 _FOLDER = re.compile(r"(?:offline-)?run-(\d{8}_\d{6})-(.+)")
 _FILE = re.compile(r"run-(.+)\.wandb")
+_SAME_SECOND = re.compile(r"-(\d+)")
 
 
 def is_run_file(place: Path) -> bool:
@@ -52,35 +56,40 @@ def _in_folders(folders: Iterable[Path]) -> list[Path]:
     found = []
     for folder in folders:
         named = _FOLDER.fullmatch(folder.name)
-        file = folder / f"run-{named[2]}{SUFFIX}" if named is not None else folder
-        if file.is_file():
-            found.append(file)
+        if named is None:
+            continue
+        ids = (named[2], re.sub(r"-\d+$", "", named[2]))
+        files = (folder / f"run-{id_}{SUFFIX}" for id_ in ids)
+        found += [file for file in files if file.is_file()][:1]
     return found
 
 
 def _with_siblings(file: Path) -> list[Path]:
     """The files of a run, from one of them; it alone, where it does not lie as W&B puts it."""
     folder = file.parent
-    named = _FOLDER.fullmatch(folder.name)
-    if named is None or file.name != f"run-{named[2]}{SUFFIX}":
+    named, own = _FOLDER.fullmatch(folder.name), _FILE.fullmatch(file.name)
+    if named is None or own is None or not re.fullmatch(re.escape(own[1]) + r"(-\d+)?", named[2]):
         return [file]
-    same = [child for child in folder.parent.iterdir() if child.name.endswith(f"-{named[2]}")]
-    return _in_folders(child for child in same if (found := _FOLDER.fullmatch(child.name)) and found[2] == named[2])
+    return [other for other in _in_folders(folder.parent.iterdir()) if other.name == file.name]
 
 
 def _in_order(files: Iterable[Path]) -> list[Path]:
     return sorted(files, key=order)
 
 
-def order(file: Path) -> tuple[str, str]:
+def order(file: Path) -> tuple[str, int, str]:
     """What sorts the files of a run by the start of their processes."""
     return order_of(label(file))
 
 
-def order_of(name: str) -> tuple[str, str]:
+def order_of(name: str) -> tuple[str, int, str]:
     """The same, for the label of a file."""
-    named = _FOLDER.fullmatch(name.partition("/")[0])
-    return (named[1] if named is not None else "", name)
+    folder, _, file = name.partition("/")
+    named, own = _FOLDER.fullmatch(folder), _FILE.fullmatch(file)
+    if named is None:
+        return "", 0, name
+    behind = _SAME_SECOND.fullmatch(named[2].removeprefix(own[1])) if own is not None else None
+    return named[1], int(behind[1]) if behind is not None else 0, name
 
 
 def label(file: Path) -> str:

@@ -15,7 +15,7 @@ if "CI" not in os.environ:
     pytest.importorskip("wandb")
 
 from vitalsdsl_wandb.local import LocalRun
-from vitalsdsl_wandb.places import files_at
+from vitalsdsl_wandb.places import by_run, files_at
 
 from tests.wandb import run_files as w
 from vitalsdsl.errors import RunGone, SourceError
@@ -312,3 +312,24 @@ def test_how_late_rows_show_is_said_to_who_watches(tmp_path: Path, version: str,
     events(watched), events(replayed)
     assert replayed.notes == []
     assert (said in watched.notes[0]) if said else watched.notes == []
+
+
+def test_processes_of_one_run_that_begin_in_one_second_are_files_of_one_run(tmp_path: Path) -> None:
+    """W&B then ends the later folders in -1, -2 and so on; ids of runs may end so, too."""
+    wanted = {
+        "r1": [
+            "run-20260131_120000-r1",
+            *(f"run-20260131_120000-r1-{n}" for n in range(1, 12)),
+            "run-20260131_120001-r1",
+        ],
+        "r1-1": ["run-20260131_120000-r1-1-1"],
+    }
+    for run, folders in wanted.items():
+        for folder in folders:
+            (tmp_path / folder).mkdir()
+            (tmp_path / folder / f"run-{run}.wandb").touch()
+    found = {run: [file.parent.name for file in files] for run, files in by_run(files_at(tmp_path)).items()}
+    assert found == wanted
+    one = tmp_path / "run-20260131_120000-r1-3" / "run-r1.wandb"
+    assert [file.parent.name for file in files_at(one)] == wanted["r1"]
+    assert [file.parent.name for file in files_at(one.parent)] == wanted["r1"]

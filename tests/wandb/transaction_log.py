@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from google.protobuf.message import DecodeError
 from wandb.proto import wandb_internal_pb2
 
 BLOCK = 32 * 1024
@@ -26,6 +27,8 @@ def chunks(data: bytes) -> Iterator[tuple[int, bytes]]:
         if kind == 0:
             at += BLOCK - at % BLOCK
             continue
+        if at + 7 + length > len(data):
+            return  # it is being written
         yield kind, data[at + 7 : at + 7 + length]
         at += 7 + length
 
@@ -45,10 +48,17 @@ def transaction_log(folder: Path, run_id: str) -> list[Any]:
     """The records of one finished run, wherever W&B put its file; its own process may still be writing."""
     (path,) = folder.rglob(f"run-{run_id}.wandb")
     until = time.monotonic() + 10
-    while not of_kind(log := records(path), "exit") and time.monotonic() < until:
+    while not of_kind(log := _so_far(path), "exit") and time.monotonic() < until:
         time.sleep(0.02)
     assert of_kind(log, "exit"), "W&B wrote no end of the run"
     return log
+
+
+def _so_far(path: Path) -> list[Any]:
+    try:
+        return records(path)
+    except DecodeError:  # read in the middle of a write
+        return []
 
 
 def history(log: list[Any]) -> list[tuple[int, dict[str, Any]]]:
