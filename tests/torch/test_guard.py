@@ -106,7 +106,7 @@ def test_a_pause_that_nobody_ends_is_bounded(tmp_path: Path, control: Path) -> N
 
 
 def test_a_rollback_while_the_run_is_paused_is_done_and_the_run_stays_paused(tmp_path: Path, control: Path) -> None:
-    loop = Loop(tmp_path / "run", control=control, poll=0.02, hold=1.0)
+    loop = Loop(tmp_path / "run", control=control, poll=0.0, hold=1.0)
 
     def person() -> None:
         while not any(state == "done" for state, _ in answers(control).values()):
