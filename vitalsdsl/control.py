@@ -1,7 +1,8 @@
-"""The control channel of a run as a folder: requests go in, answers come out, one file each.
+"""The control channel of a run: requests go in, answers come out, each under its own name.
 
-A folder is what every machine of a cluster shares. A file appears whole or not at all, and a request has one name
-whoever makes it, so that any number of watchers ask once.
+By default it is a folder, which every machine of a cluster shares: a file appears whole or not at all, and a request has
+one name whoever makes it, so that any number of watchers ask once. A tracker's integration can keep it on the run itself,
+by an entry point of the group `vitalsdsl.controls` under the name of its scheme: `--control mlflow:`.
 """
 
 from __future__ import annotations
@@ -11,28 +12,33 @@ import json
 import logging
 import os
 import uuid
-from collections.abc import Iterator, Mapping
+from abc import abstractmethod
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from typing import Any
 
 from vitalsdsl.diagnostic import printable
-from vitalsdsl.errors import StateError, UsageError
+from vitalsdsl.errors import MissingExtraError, StateError, UsageError
 from vitalsdsl.home import file_name
 from vitalsdsl.points import number
 from vitalsdsl.tracker import Ability, Port, Request
 
 logger = logging.getLogger("vitalsdsl")
 
+GROUP = "vitalsdsl.controls"
+
 CONTROL_VARIABLE = "VITALS_CONTROL"
-"""The folder in which trainings look for requests, a folder for each run in it."""
+"""Where trainings look for requests: a folder, with one for each run in it, or the scheme of a tracker (`mlflow:`)."""
 
 LIFETIME = 86400.0
 """Seconds for which what a person asks for holds."""
 
 _REQUESTS = "requests"
 _ANSWERS = "answers"
-_UNREADABLE = {"state": "unreadable"}
+UNREADABLE = {"state": "unreadable"}
+"""In place of an answer that makes no sense."""
 
 
 @dataclass(frozen=True)
@@ -48,7 +54,39 @@ class Asked:
         return str(self.answer.get("state", "unreadable")) if self.answer is not None else "open"
 
 
-class ControlFolder(Port):
+class Control(Port):
+    """The control channel of one run. Each method is one look or one word, may take its time, and raises VitalsError
+    where the channel cannot be reached."""
+
+    name = "control"
+    can = frozenset({Ability.REQUEST})
+
+    @property
+    @abstractmethod
+    def is_known(self) -> bool:
+        """Whether anything has been asked of the run, ever."""
+
+    @abstractmethod
+    def ask(self, request: Mapping[str, Any]) -> None:
+        """Put a request there, with its `id`, once: one that is there already stays as it is."""
+
+    @abstractmethod
+    def answer(self, request: str, answer: Mapping[str, Any]) -> None:
+        """The training side's answer to a request, in place of an earlier one."""
+
+    @abstractmethod
+    def asked(self) -> Iterator[Asked]:
+        """All requests, the oldest first, each with its answer.
+
+        What is none of ours, or was damaged, is passed over and said once: the others are heard all the same.
+        """
+
+    def request(self, request: Request) -> None:
+        """What dispatch asks. Whether it is granted is the training side's own decision."""
+        self.ask(request.as_dict())
+
+
+class ControlFolder(Control):
     """Requests into a folder. The training side looks there between two optimizer steps.
 
     >>> import tempfile
@@ -61,52 +99,37 @@ class ControlFolder(Port):
     [('pause', 'open')]
     """
 
-    name = "control"
-    can = frozenset({Ability.REQUEST})
-
     def __init__(self, folder: str | os.PathLike[str]) -> None:
         self.folder = Path(folder)
         self._passed_over: set[Path] = set()
 
-    def request(self, request: Request) -> None:
-        """Put a request into the folder, once: one that is there already stays as it is.
-
-        Raises StateError where the folder cannot be written.
-        """
-        self.ask(request.as_dict())
+    @property
+    def is_known(self) -> bool:
+        return self.folder.exists()
 
     def ask(self, request: Mapping[str, Any]) -> None:
-        """The same for a request that is plain data, with its `id`: that of a person, for example."""
+        """Raises StateError where the folder cannot be written."""
         self._put(_REQUESTS, request["id"], request)
 
     def answer(self, request: str, answer: Mapping[str, Any]) -> None:
-        """The training side's answer to a request, in place of an earlier one."""
+        """Raises StateError where the folder cannot be written."""
         self._put(_ANSWERS, request, answer, replace=True)
 
     def asked(self) -> Iterator[Asked]:
-        """All requests, the oldest first, each with its answer.
-
-        A file that is none of ours, or was damaged, is passed over and said once: the others are heard all the same.
-        """
         paths = sorted((self.folder / _REQUESTS).glob("*.json"))
         found = [request for path in paths if (request := self._read(path, "action")) is not None]
-        for request in sorted(found, key=lambda r: (_sortable(r.get("issued_at")), _sortable(r.get("seq")))):
+        for request in in_order(found):
             answer = self.folder / _ANSWERS / f"{file_name(request['id'])}.json"
-            yield Asked(request, (self._read(answer, "state") or _UNREADABLE) if answer.exists() else None)
+            yield Asked(request, (self._read(answer, "state") or UNREADABLE) if answer.exists() else None)
 
     def _read(self, path: Path, what: str) -> dict[str, Any] | None:
         try:
-            data = json.loads(path.read_text("utf-8"), parse_constant=str)
-            ours = isinstance(data, dict) and isinstance(data.get("id", ""), str) and isinstance(data.get(what), str)
-            why = "" if ours else f"it says no `{what}`"
-        except (OSError, ValueError, RecursionError) as error:
-            data, why = None, str(getattr(error, "strerror", None) or error)
-        if not why:
-            found: dict[str, Any] = {"id": path.stem, **data}
-            return found
-        if path not in self._passed_over:
-            self._passed_over.add(path)
-            logger.warning("vitals: %s is passed over: %s", printable(str(path)), printable(why))
+            return {"id": path.stem, **understood(path.read_text("utf-8"), what)}
+        except (OSError, ValueError) as error:
+            if path not in self._passed_over:
+                self._passed_over.add(path)
+                why = str(getattr(error, "strerror", None) or error)
+                logger.warning("vitals: %s is passed over: %s", printable(str(path)), printable(why))
         return None
 
     def _put(self, kind: str, name: str, data: Mapping[str, Any], replace: bool = False) -> None:
@@ -129,15 +152,51 @@ class ControlFolder(Port):
             raise StateError(f"{folder} cannot be written: {error.strerror or error}") from error
 
 
-def control_of(run: str, given: Path | None = None) -> ControlFolder:
-    """The control channel of a run, under a folder that is given or that VITALS_CONTROL names.
+def control_of(run: str, given: str | os.PathLike[str] | None = None) -> Control:
+    """The control channel of a run: in a folder that is given or that VITALS_CONTROL names, or on the run itself where a
+    tracker's scheme is named (`mlflow:`).
 
-    Raises UsageError where there is neither.
+    Raises UsageError where there is neither, MissingExtraError where a tracker's package is missing.
     """
-    root = given or os.environ.get(CONTROL_VARIABLE)
-    if not root:
+    where = os.fspath(given or "") or os.environ.get(CONTROL_VARIABLE, "")
+    if not where:
         raise UsageError(f"say where the control channel is: --control DIR, or {CONTROL_VARIABLE}")
-    return ControlFolder(Path(root) / file_name(run))
+    if is_folder(where):
+        return ControlFolder(Path(where) / file_name(run))
+    scheme, _, rest = where.partition(":")
+    if rest:
+        raise UsageError(f"write `{scheme}:` alone: the run is {printable(run)}")
+    try:
+        made: Control = _schemes()[scheme].load()(run)
+    except ImportError as error:
+        raise MissingExtraError(error.name or scheme, "watch") from error
+    return made
+
+
+def is_folder(where: str | os.PathLike[str]) -> bool:
+    """Whether a control channel named so lies in a folder, and not with a tracker."""
+    scheme, colon, _ = os.fspath(where).partition(":")
+    return not colon or scheme not in _schemes()
+
+
+def _schemes() -> dict[str, EntryPoint]:
+    return {point.name: point for point in entry_points(group=GROUP)}
+
+
+def understood(text: str, what: str) -> dict[str, Any]:
+    """A request or an answer out of its text, which says at least `what`. Raises ValueError with the reason."""
+    try:
+        data = json.loads(text, parse_constant=str)
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
+    if not (isinstance(data, dict) and isinstance(data.get("id", ""), str) and isinstance(data.get(what), str)):
+        raise ValueError(f"it says no `{what}`")
+    return data
+
+
+def in_order(requests: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Requests, the oldest first."""
+    return sorted(requests, key=lambda r: (_sortable(r.get("issued_at")), _sortable(r.get("seq"))))
 
 
 def _claim(draft: Path, path: Path) -> None:

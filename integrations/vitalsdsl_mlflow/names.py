@@ -13,6 +13,9 @@ RULE = "vitals.rule."
 ALERTS = "vitals/alerts.jsonl"
 TRANSITIONS = "vitals/transitions.jsonl"
 
+REQUEST, ANSWER = "vitals.request.", "vitals.answer."
+"""What the tags of the control channel begin with."""
+
 MAX_TAG = 8000
 """Longer tag values are cut off by MLflow without a word."""
 

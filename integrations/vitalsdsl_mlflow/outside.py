@@ -137,10 +137,15 @@ class OutsidePort(Port):
             raise TrackerError(f"another writer keeps changing the {what} of this run")
 
 
+def hands_for(store: Store, uri: str, run: Snapshot) -> Hands:
+    """How a run of a store is reached."""
+    if isinstance(store, Server):
+        return RestHands(store.rest, run)
+    if isinstance(store, FileStore):
+        return FolderHands(store, run)
+    return ClientHands(uri, run.run_id)
+
+
 def ports_for(store: Store, uri: str, run: Snapshot, policy: LoadedPolicy) -> list[Port]:
     """What can be done on a run of a store, under a policy."""
-    if isinstance(store, Server):
-        return [OutsidePort(RestHands(store.rest, run), policy)]
-    if isinstance(store, FileStore):
-        return [OutsidePort(FolderHands(store, run), policy)]
-    return [OutsidePort(ClientHands(uri, run.run_id), policy)]
+    return [OutsidePort(hands_for(store, uri, run), policy)]

@@ -74,7 +74,7 @@ class Acting:
             else:
                 self._answer(record["id"], "failed", "the process ended before it was done")
         if self._history.is_paused:
-            if self._desk.folder is None:
+            if self._desk.channel is None:
                 self._history.note({"type": "resumed", "request": ""})  # starting it again is the person's word
             else:
                 self._wait()

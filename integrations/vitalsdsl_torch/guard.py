@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from vitalsdsl.control import CONTROL_VARIABLE, ControlFolder, control_of
+from vitalsdsl.control import CONTROL_VARIABLE, Control, control_of, is_folder
 from vitalsdsl.errors import UsageError
 from vitalsdsl.policy import LoadedPolicy, as_policy
 from vitalsdsl.tracker import Port
@@ -21,6 +21,7 @@ from vitalsdsl_torch.data import Seekable
 from vitalsdsl_torch.exits import Ended
 from vitalsdsl_torch.history import History
 from vitalsdsl_torch.limits import Limits
+from vitalsdsl_torch.mailbox import Mailbox
 from vitalsdsl_torch.progress import Progress
 from vitalsdsl_torch.rate import RateFactor
 from vitalsdsl_torch.requests import Desk
@@ -118,11 +119,11 @@ class Guard:
         root = Path(folder).absolute()
         root.mkdir(parents=True, exist_ok=True)
         self.run = run or root.name
-        channel = _channel(self.run, control)
+        channel = _channel(run, root, control, poll)
         if hold is not None and channel is None:
-            raise UsageError(f"to hold a pause takes a control folder: control=, or {CONTROL_VARIABLE}")
+            raise UsageError(f"to hold a pause takes a control channel: control=, or {CONTROL_VARIABLE}")
         if loaded is None and channel is None:
-            raise UsageError(f"without a policy a guard takes a control folder: control=, or {CONTROL_VARIABLE}")
+            raise UsageError(f"without a policy a guard takes a control channel: control=, or {CONTROL_VARIABLE}")
         optimizers = tuple(optimizer) if isinstance(optimizer, (list, tuple)) else (optimizer,)
         named = {"scheduler": scheduler, "scaler": scaler}
         others = {name: value for name, value in named.items() if value is not None} | dict(extra or {})
@@ -255,6 +256,7 @@ class Guard:
                 self._training.rules.finish()
         except Exception:  # as in the loop
             logger.exception("vitals: the end of run %s was not seen to", self.run)
+        self._desk.close()
         self._training.close()
         self._lock.close()
 
@@ -276,10 +278,16 @@ def _check_words(allow: Collection[str]) -> None:
             )
 
 
-def _channel(run: str, control: str | os.PathLike[str] | None) -> ControlFolder | None:
-    if control is None and not os.environ.get(CONTROL_VARIABLE):
+def _channel(run: str | None, root: Path, control: str | os.PathLike[str] | None, poll: float) -> Control | None:
+    """The control channel, if there is one. A folder is looked at between two steps, a tracker by a thread."""
+    where = os.fspath(control or os.environ.get(CONTROL_VARIABLE, ""))
+    if not where:
         return None
-    return control_of(run, Path(control) if control is not None else None)
+    if is_folder(where):
+        return control_of(run or root.name, where)
+    if run is None:
+        raise UsageError(f"with `{where}` as its control channel a guard has to know the tracker's own id: run=RUN_ID")
+    return Mailbox(control_of(run, where), poll)
 
 
 class _Lock:

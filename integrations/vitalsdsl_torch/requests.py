@@ -10,11 +10,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from vitalsdsl.control import ControlFolder
+from vitalsdsl.control import Control
 from vitalsdsl.errors import VitalsError
 from vitalsdsl.points import number
 from vitalsdsl.tracker import Ability, Port, Request
 from vitalsdsl_torch.history import OVER, History
+from vitalsdsl_torch.mailbox import Mailbox
 
 logger = logging.getLogger("vitalsdsl")
 
@@ -125,9 +126,9 @@ class Inbox(Port):
 class Desk:
     """Where requests come in and answers go out. Each request is answered for good once; a repeat gets that answer."""
 
-    def __init__(self, history: History, folder: ControlFolder | None, poll: float) -> None:
+    def __init__(self, history: History, channel: Control | None, poll: float) -> None:
         self.inbox = Inbox()
-        self.folder = folder
+        self.channel = channel
         self._history = history
         self._poll = poll
         self._looked = -math.inf
@@ -137,9 +138,9 @@ class Desk:
         """Requests that have no final answer, the oldest first. The folder is looked at every `poll` seconds only."""
         found = self.inbox.taken(expected, timeout) if expected else self.inbox.taken(0, 0.0)
         now = time.monotonic()
-        if self.folder is not None and (at_once or now >= self._looked + self._poll):
+        if self.channel is not None and (at_once or now >= self._looked + self._poll):
             self._looked = now
-            for asked in self.folder.asked():
+            for asked in self.channel.asked():
                 known = self._history.answers.get(asked.request["id"])
                 if known is None or known["state"] not in OVER:
                     found.append(asked.request)
@@ -166,12 +167,17 @@ class Desk:
         """Say that a request lies here, or is accepted. It stands in the folder only: nothing hangs on it."""
         self._tell({"id": id_, "state": state, "at_step": step, "at": time.time(), "reason": reason})
 
+    def close(self) -> None:
+        """Deliver what is still to be told."""
+        if isinstance(self.channel, Mailbox):
+            self.channel.close()
+
     def _tell(self, record: Mapping[str, Any]) -> None:
-        if self.folder is None:
+        if self.channel is None:
             return
         answer = {name: value for name, value in record.items() if name != "type"}
         try:
-            self.folder.answer(str(record["id"]), answer)
+            self.channel.answer(str(record["id"]), answer)
         except VitalsError as error:
             if not self._complained:
                 self._complained = True

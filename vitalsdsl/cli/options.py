@@ -47,7 +47,7 @@ home_option = click.option(
 )
 
 control_option = click.option(
-    "--control", type=click.Path(path_type=Path), help="The folder in which trainings look for requests."
+    "--control", metavar="DIR", help="The folder in which trainings look for requests; `mlflow:` for tags of the run."
 )
 
 

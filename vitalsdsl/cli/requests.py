@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import click
 
 from vitalsdsl.cli.options import control_option, form_option, run_argument
@@ -16,10 +14,10 @@ from vitalsdsl.json_line import json_line
 @run_argument
 @control_option
 @form_option
-def command(run: str, control: Path | None, form: str) -> None:
+def command(run: str, control: str | None, form: str) -> None:
     """The requests on RUN's control channel, the oldest first, each with the training's answer.
 
-    The folder is --control, or VITALS_CONTROL.
+    The channel is --control, or VITALS_CONTROL.
     """
     asked = list(control_of(run, control).asked())
     for one in asked:

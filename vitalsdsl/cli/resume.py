@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 import uuid
-from pathlib import Path
 
 import click
 
@@ -18,10 +17,10 @@ from vitalsdsl.diagnostic import printable
 @run_argument
 @click.option("--because", "reason", default="", metavar="TEXT", help="Why, for those who read it later.")
 @control_option
-def command(run: str, reason: str, control: Path | None) -> None:
+def command(run: str, reason: str, control: str | None) -> None:
     """Ask the training of RUN to go on after a pause.
 
-    The folder is --control, or VITALS_CONTROL. Its answer shows in `vitals requests RUN`.
+    The channel is --control, or VITALS_CONTROL. Its answer shows in `vitals requests RUN`.
     """
     now = time.time()
     request = {
@@ -29,7 +28,7 @@ def command(run: str, reason: str, control: Path | None) -> None:
         "issued_at": now, "expires_at": now + LIFETIME,
     }  # fmt: skip
     channel = control_of(run, control)
-    if not channel.folder.exists():
+    if not channel.is_known:
         click.echo(f"note: nothing has been asked of {printable(run)} before: is that its name?", err=True)
     channel.ask(request)
     click.echo(f"asked: {request['id']}")

@@ -76,7 +76,7 @@ def command(
     settings: dict[str, str],
     profile: str | None,
     step_key: str | None,
-    control: Path | None,
+    control: str | None,
     may_stop: bool,
     home: Path | None,
     fail_on: str | None,
