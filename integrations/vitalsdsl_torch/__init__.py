@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from vitalsdsl_torch.data import Batches
     from vitalsdsl_torch.exits import BrokenOff, Ended, Paused, Stopped
+    from vitalsdsl_torch.groups import parameter_groups
     from vitalsdsl_torch.guard import Guard
     from vitalsdsl_torch.limits import Limits
     from vitalsdsl_torch.vitals import Vitals
@@ -30,10 +31,11 @@ _HOME = {
     "Paused": "exits",
     "Stopped": "exits",
     "Vitals": "vitals",
+    "parameter_groups": "groups",
 }
 """Each public name and its module, loaded when first used."""
 
-__all__ = ["Batches", "BrokenOff", "Ended", "Guard", "Limits", "Paused", "Stopped", "Vitals"]
+__all__ = ["Batches", "BrokenOff", "Ended", "Guard", "Limits", "Paused", "Stopped", "Vitals", "parameter_groups"]
 
 
 def __getattr__(name: str) -> Any:

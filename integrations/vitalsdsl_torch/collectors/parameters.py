@@ -106,6 +106,15 @@ def layers(model: nn.Module) -> Layers:
     return Layers({place: number for number, place in enumerate(places)})
 
 
+def is_embedding(name: str) -> bool:
+    """Whether a parameter outside the layers belongs to the embeddings by its name, their norms and biases too.
+
+    >>> is_embedding("bert.embeddings.LayerNorm.weight"), is_embedding("embed_out.weight")
+    (True, False)
+    """
+    return bool(_EMBED.search(name)) and not _HEAD.search(name)
+
+
 def kind_of(name: str, module: nn.Module | None, layer: int | None) -> str:
     """The kind of a parameter, from the module that owns it and from its name.
 
@@ -122,7 +131,7 @@ def kind_of(name: str, module: nn.Module | None, layer: int | None) -> str:
         if isinstance(module, nn.Embedding | nn.EmbeddingBag):
             return "embed"
         if not re.search(r"norm", name, re.IGNORECASE):
-            if _EMBED.search(name) and not _HEAD.search(name):
+            if is_embedding(name):
                 return "embed"
             if _HEAD.search(name):
                 return "head"
@@ -133,7 +142,7 @@ def trained(model: nn.Module, optimizer: Any) -> tuple[Parameter, ...]:
     """The parameters that the optimizer holds and that require a gradient: each once, tied ones under their first name."""
     held = {id(one): one for group in optimizer.param_groups for one in group["params"] if one.requires_grad}
     numbered = layers(model)
-    found = [(plain(name), module, held.pop(id(one))) for name, module, one in _owned(model) if id(one) in held]
+    found = [(plain(name), module, held.pop(id(one))) for name, module, one in owned(model) if id(one) in held]
     found += [(f"optimizer.{number}", None, one) for number, one in enumerate(held.values())]
     indices = sorted({layer for name, _, _ in found if (layer := numbered.of(name)) is not None})
     size = min(BANDS, len(indices) // 2)
@@ -148,7 +157,8 @@ def trained(model: nn.Module, optimizer: Any) -> tuple[Parameter, ...]:
     return tuple(parameters)
 
 
-def _owned(model: nn.Module) -> Iterator[tuple[str, nn.Module, Tensor]]:
+def owned(model: nn.Module) -> Iterator[tuple[str, nn.Module, Tensor]]:
+    """Each parameter with its name and the module that holds it; a tied one comes once under each of its names."""
     for path, module in model.named_modules():
         for name, tensor in module.named_parameters(recurse=False):
             yield f"{path}.{name}" if path else name, module, tensor
