@@ -11,7 +11,9 @@ from tests.torch.nets import gradients, loss_of, net, plain_norm, words
 
 torch = pytest.importorskip("torch")
 
+from vitalsdsl_torch.collectors.loss_scale import LossScale  # noqa: E402
 from vitalsdsl_torch.collectors.noise_scale import estimate  # noqa: E402
+from vitalsdsl_torch.collectors.watched import Watched  # noqa: E402
 from vitalsdsl_torch.vitals import Vitals  # noqa: E402
 
 OPTIMIZERS = {
@@ -214,3 +216,47 @@ def test_the_noise_scale_is_that_of_the_measured_gradients(scale: float | None) 
     signal = (sum(tokens) * squares[1] - tokens[0] * squares[0]) / (sum(tokens) - tokens[0])
     assert found["gns"] == pytest.approx(noise / signal, rel=1e-3)
     assert math.isfinite(found["gns"])
+
+
+def test_the_rate_of_clipping_is_that_of_the_last_hundred_steps() -> None:
+    model = net()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.0)
+    vitals = Vitals(model, optimizer)
+    coefficients: list[float] = []
+    for step in range(130):
+        optimizer.zero_grad()
+        (loss_of(model, words(0)) * (1 if step % 3 and step < 110 else 1e-4)).backward()
+        vitals.clip_grad_norm_(0.05)
+        optimizer.step()
+        found = vitals.step()
+        coefficients.append(found["clip_coef"])
+        last = coefficients[-100:]
+        assert found["clip_rate"] == pytest.approx(sum(one < 1 for one in last) / len(last))
+    assert 0.4 < found["clip_rate"] < 0.7
+
+
+@pytest.mark.parametrize("cadence", [1, 3])
+def test_the_rate_of_overflow_is_that_of_the_steps_since_the_start(cadence: int) -> None:
+    model = net()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.0)
+    scaler = torch.amp.GradScaler("cpu", init_scale=4.0)
+    vitals = Vitals(model, optimizer, scaler=scaler, log_every=cadence)
+    skips = []
+    for step in range(1, 13):
+        optimizer.zero_grad()
+        scaler.scale(loss_of(model, words(0)) * (math.inf if step % 4 == 2 else 1)).backward()
+        scaler.step(optimizer)
+        scaler.update()
+        skips.append(step % 4 == 2)
+        found = vitals.step()
+        if step == 1 or step % cadence == 0:
+            assert found["overflow_rate"] == pytest.approx(sum(skips) / step)
+
+
+def test_the_rate_of_overflow_forgets_after_a_thousand_steps() -> None:
+    model = net()
+    one = LossScale(Watched(model, torch.optim.SGD(model.parameters(), lr=0.1)))
+    assert one._rate(1, 1) == 1.0
+    assert one._rate(501, 250) == 251 / 501
+    assert one._rate(1001, 0) == 250 / 1000
+    assert one._rate(1501, 0) == 0.0

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import math
+from collections import deque
 from collections.abc import Iterator
 
 from vitalsdsl_torch.collectors.base import Collector
 from vitalsdsl_torch.collectors.moment import Moment
 from vitalsdsl_torch.collectors.norms import gradient_norms, gradient_squares, root
+from vitalsdsl_torch.collectors.watched import Watched
+
+STEPS = 100
+"""Measured steps over which `clip_rate` is taken."""
 
 
 class GradNorm(Collector):
@@ -26,7 +31,13 @@ class GradNorm(Collector):
         "grad_nonfinite": "tensors whose gradient holds NaN or infinity; a count",
         "grad_norm_clipped": "the norm after clipping; only with `clip_grad_norm_`",
         "clip_coef": "what clipping multiplies by, min(1, max_norm / (grad_norm + 1e-6)); only with `clip_grad_norm_`",
+        "clip_rate": "share of the last 100 measured steps at which clipping made the gradient smaller, 0 to 1; "
+        "only with `clip_grad_norm_`",
     }
+
+    def __init__(self, watched: Watched) -> None:
+        super().__init__(watched)
+        self._clipped: deque[bool] = deque(maxlen=STEPS)
 
     def before(self, moment: Moment) -> None:
         gradient_norms(moment)
@@ -44,3 +55,5 @@ class GradNorm(Collector):
             coefficient = min(coefficient, 1.0)
             yield "grad_norm_clipped", norm * coefficient
             yield "clip_coef", coefficient
+            self._clipped.append(coefficient < 1)
+            yield "clip_rate", sum(self._clipped) / len(self._clipped)
