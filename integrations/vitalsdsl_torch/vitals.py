@@ -7,6 +7,7 @@ import math
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from datetime import timedelta
+from functools import partial
 from typing import Any, Generic, TypeVar
 
 import torch
@@ -19,6 +20,7 @@ from vitalsdsl_torch.collectors.norms import gradient_norms
 from vitalsdsl_torch.collectors.parameters import Parameter, trained
 from vitalsdsl_torch.collectors.tally import Number, Tally
 from vitalsdsl_torch.collectors.watched import Watched
+from vitalsdsl_torch.shows import Shows
 
 logger = logging.getLogger("vitalsdsl")
 
@@ -28,7 +30,7 @@ FOUND_INF, FOUND_BEFORE = "found inf", "found inf before"
 """What a fused optimizer says of overflow: at this step, and at those since the last read."""
 
 
-class Vitals:
+class Vitals(Shows):
     """What a training says of itself: norms, shares, activations, scales, speed, under one set of names.
 
     ```python
@@ -321,6 +323,14 @@ class Vitals:
         for one in self._collectors:
             if one.is_due:
                 self._call(one, getattr(one, method))
+
+    def _show(self, what: object) -> None:
+        started = self._clock()
+        with torch.no_grad():
+            for one in self._collectors:
+                if one.is_due:
+                    self._call(one, partial(one.shown, what=what))
+        self._tally.own_seconds += self._clock() - started
 
     def _call(self, one: Collector, what: Callable[[Moment], Iterable[tuple[str, float]] | None]) -> dict[str, float]:
         try:

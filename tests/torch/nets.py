@@ -94,3 +94,35 @@ def gradients(model: Any) -> dict[str, Any]:
 def same_bits(one: Any, other: Any) -> bool:
     """Whether two float32 tensors are the same bit for bit, NaN included."""
     return torch.equal(one.contiguous().view(torch.int32), other.contiguous().view(torch.int32))
+
+
+class Mixture(nn.Module):
+    """A language model of one layer whose MLP is a mixture of experts: of each word the two that its router likes."""
+
+    def __init__(self, experts: int = 4, choices: int = 2) -> None:
+        super().__init__()
+        self.embed = nn.Embedding(WORDS, WIDTH)
+        self.layers = nn.ModuleList([Experts(experts, choices), Experts(experts, choices)])
+        self.lm_head = nn.Linear(WIDTH, WORDS)
+
+    def forward(self, words: Any) -> Any:
+        hidden = self.embed(words)
+        for layer in self.layers:
+            hidden = hidden + layer(hidden)
+        return self.lm_head(hidden)
+
+
+class Experts(nn.Module):
+    """A router and its experts; each expert computes all words, for the sake of plainness."""
+
+    def __init__(self, experts: int, choices: int) -> None:
+        super().__init__()
+        self.top_k = choices
+        self.gate = nn.Linear(WIDTH, experts)
+        self.experts = nn.ModuleList(nn.Linear(WIDTH, WIDTH) for _ in range(experts))
+
+    def forward(self, hidden: Any) -> Any:
+        weights = self.gate(hidden).softmax(-1)
+        chosen = torch.zeros_like(weights).scatter(-1, weights.topk(self.top_k, -1).indices, 1.0)
+        outputs = torch.stack([expert(hidden) for expert in self.experts], -1)
+        return (outputs * (weights * chosen)[..., None, :]).sum(-1)

@@ -42,6 +42,9 @@ class Collector:
         self.watched = watched
         self.is_due = False
 
+    def shown(self, moment: Moment, what: object) -> None:
+        """The user showed something of the step that cannot be seen from outside, at any time before `close`."""
+
     def first_batch(self, moment: Moment) -> None:
         """The gradients are those of the first micro-batch alone, still multiplied by the loss scale."""
 

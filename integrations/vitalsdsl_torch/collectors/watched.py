@@ -33,9 +33,19 @@ class Watched:
     def __post_init__(self) -> None:
         self.layers = layers(self.model)
 
-    def tap(self, modules: Sequence[nn.Module], look: Callable[[int], Look], is_due: Callable[[], bool]) -> list[Tap]:
-        """Look at what goes through these modules, at steps that are due: `look(number of the module)(args, output)`."""
-        taps = [Tap(self, module, look(number), is_due) for number, module in enumerate(modules)]
+    def tap(
+        self,
+        modules: Sequence[nn.Module],
+        look: Callable[[int], Look],
+        is_due: Callable[[], bool],
+        *,
+        is_each: bool = False,
+    ) -> list[Tap]:
+        """Look at what goes through these modules, at steps that are due: `look(number of the module)(args, output)`.
+
+        Once a step, or with `is_each` at each call.
+        """
+        taps = [Tap(self, module, look(number), is_due, is_each) for number, module in enumerate(modules)]
         self.handles += [module.register_forward_hook(tap) for module, tap in zip(modules, taps)]
         return taps
 
@@ -43,16 +53,20 @@ class Watched:
 class Tap:
     """A forward hook that looks once a step, where gradients are on, and never changes the output nor raises.
 
-    Once a step: of several micro-batches it sees the first, and of the two runs of a checkpointed block one. A compiled model stops for it (a graph break); where it was not hung up before the model was compiled,
+    Once a step, unless it `is_each`: of several micro-batches it sees the first, and of the two runs of a checkpointed block one. A compiled model stops for it (a graph break); where it was not hung up before the model was compiled,
     it may never be called. A copy or a pickle of the model carries none.
     """
 
-    def __init__(self, watched: Watched, module: nn.Module, look: Look, is_due: Callable[[], bool]) -> None:
-        self.watched, self.module, self.look, self.is_due = watched, module, look, is_due
+    def __init__(
+        self, watched: Watched, module: nn.Module, look: Look, is_due: Callable[[], bool], is_each: bool = False
+    ) -> None:
+        self.watched, self.module, self.look, self.is_due, self.is_each = watched, module, look, is_due, is_each
         self.seen_at = 0
 
     def _see(self, module: nn.Module, args: Any, output: Any) -> None:
-        if not torch.is_grad_enabled() or self.seen_at == self.watched.step or not self.is_due():
+        if not torch.is_grad_enabled() or not self.is_due():
+            return
+        if self.seen_at == self.watched.step and not self.is_each:
             return
         self.seen_at = self.watched.step
         try:
