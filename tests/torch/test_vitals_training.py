@@ -272,7 +272,7 @@ def test_a_norm_that_is_none_is_refused(max_norm: float) -> None:
 def test_collectors_that_are_off_are_not_there() -> None:
     model = net()
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-    vitals = Vitals(model, optimizer, off=["activations", "dead_units", "logits", "grad_norm"])
+    vitals = Vitals(model, optimizer, off=["activations", "attention", "dead_units", "logits", "grad_norm"])
     assert not any(one._forward_hooks for one in model.modules())
     loss_of(model, words(0)).backward()
     optimizer.step()
