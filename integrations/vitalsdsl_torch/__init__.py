@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from vitalsdsl_torch.groups import parameter_groups
     from vitalsdsl_torch.guard import Guard
     from vitalsdsl_torch.limits import Limits
+    from vitalsdsl_torch.validation import Validation
     from vitalsdsl_torch.vitals import Vitals
 
 _HOME = {
@@ -30,12 +31,24 @@ _HOME = {
     "Limits": "limits",
     "Paused": "exits",
     "Stopped": "exits",
+    "Validation": "validation",
     "Vitals": "vitals",
     "parameter_groups": "groups",
 }
 """Each public name and its module, loaded when first used."""
 
-__all__ = ["Batches", "BrokenOff", "Ended", "Guard", "Limits", "Paused", "Stopped", "Vitals", "parameter_groups"]
+__all__ = [
+    "Batches",
+    "BrokenOff",
+    "Ended",
+    "Guard",
+    "Limits",
+    "Paused",
+    "Stopped",
+    "Validation",
+    "Vitals",
+    "parameter_groups",
+]
 
 
 def __getattr__(name: str) -> Any:

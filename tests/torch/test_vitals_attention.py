@@ -328,7 +328,7 @@ def test_a_compiled_function_within_a_layer_gives_what_it_gave(caplog: pytest.Lo
     layer, given = Compiled(), torch.randn(2, 3, 5, 6)
     outputs = [layer(given)]
     metrics(layered(layer), lambda: outputs.append(layer(given)) or outputs[1])
-    assert torch.equal(*outputs) and not caplog.records
+    assert torch.equal(*outputs) and not [one for one in caplog.records if one.name == "vitalsdsl"]
 
 
 @pytest.mark.parametrize("is_reentrant", [False, True])

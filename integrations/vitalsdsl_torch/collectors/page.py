@@ -27,10 +27,43 @@ steps or as a `timedelta`; with steps it is due at the first and at each multipl
 `collector/failed` counts collectors that failed and were switched off; it is absent while there are none.
 """
 
+_TAIL = """\
+## A validation set
+
+Not part of the optimizer's step, hence not of `Vitals`: an evaluation adds its batches to a `Validation`, and logs what
+it says at the step at which it is held.
+
+```python
+import torch
+from vitalsdsl_torch import Validation
+
+validation = Validation("hard", tokenizer="bpe-32k v2")
+for ids, mask in [([[5, 7, 0], [9, 9, 9]], [[1, 1, 0], [1, 1, 1]]), ([[4, 2]], [[1, 1]])]:
+    ids, mask = torch.tensor(ids), torch.tensor(mask)
+    loss = torch.tensor(2.0 if len(ids) == 2 else 1.3)  # what the model says of this batch
+    validation.add(loss, tokens=mask.sum(), ids=ids, mask=mask)
+print(validation.metrics())
+```
+
+| metric | meaning |
+|---|---|
+| `val_loss` | Σ loss × tokens / Σ tokens; NaN where there was no token. `val_loss/<set>` where the set has a name, and so for the others |
+| `val_samples` | samples |
+| `val_fingerprint` | a whole number that stays as long as the set does: the same in any order, batch size and padding, another for other words, samples, or another tokenizer; absent without the ids |
+
+## What is not here
+
+- `ppl`, `gap`, `gap_rel`, `mfu` and `lr_expected` follow from what is logged and from what only the user knows (operations a
+  token, the schedule): a rule file says how, with `let`.
+- `rl/…`, `dpo/…`, `reward`, `kl` and the like: the library that trains logs them, and rules read them under the names that it
+  gives. Log your own beside those of `Vitals.step`: `wandb.log(vitals.step() | {"rl/kl": kl})`.
+- Rates by layer are a matter of the optimizer: see [parameter groups](parameter_groups.md).
+"""
+
 
 def page() -> str:
     """The page as Markdown."""
-    return "\n".join([_HEAD, *(_section(name) for name in collectors())])
+    return "\n".join([_HEAD, *(_section(name) for name in collectors()), _TAIL])
 
 
 def _section(name: str) -> str:
