@@ -59,7 +59,8 @@ class Guard:
 
     `scheduler`, `scaler` and the objects in `extra` (averaged weights, counts) are anything with `state_dict`; `data`
     is something with `position` and `skip_to(position)`, such as `Batches`. Steps are counted from 1; a checkpoint at
-    step 500 holds 500 updates.
+    step 500 holds 500 updates. `start` is how many updates the model holds where there is no checkpoint yet: those of a
+    training that went on from a checkpoint of somebody else's.
 
     In `folder` lie the checkpoints, what was done to the run (`history.jsonl`) and dispatch's journal. The
     run's name, by which `vitals requests` and `vitals resume` know it, is the folder's unless `run` gives another.
@@ -107,6 +108,7 @@ class Guard:
         poll: float = 1.0,
         total_steps: float = math.nan,
         ports: Sequence[Port] = (),
+        start: int = 0,
     ) -> None:
         _check_alone()
         _check_words(allow)
@@ -149,7 +151,7 @@ class Guard:
         )  # fmt: skip
         self._is_off = self._is_closed = False
         try:
-            self._training.restart()
+            self._training.restart(start)
             self._acting.begin()
         except BaseException:
             self.close()
@@ -161,14 +163,15 @@ class Guard:
         """The numbers of the steps to train, up to `total` and that one too; after a rollback they go on from where the
         run is then. At the end the run is saved and closed. A step for which `step` is not called comes again."""
         try:
-            while not self._is_over(total):
+            while not self.is_over(total):
                 yield self.done + 1
-            self._guarded(self._save)
+            self.save()
         finally:
             self.close()
 
-    def _is_over(self, total: int) -> bool:
-        """Whether all steps are trained, and nothing lies in the control folder that would change that."""
+    def is_over(self, total: int) -> bool:
+        """Whether all steps are trained, and nothing lies in the control folder that would change that: it is looked
+        there, and what is asked is done, as in `step`."""
         if self.done >= total:
             self._guarded(self._acting.take, 0, True)
         return self.done >= total
@@ -180,6 +183,10 @@ class Guard:
         """
         self._training.advance()
         self._guarded(self._boundary, metrics)
+
+    def save(self) -> None:
+        """A checkpoint of now, unless there is one: as at the end of `steps`. A disk that takes none is told of."""
+        self._guarded(self._save)
 
     def _boundary(self, metrics: Mapping[str, object]) -> None:
         training = self._training
@@ -239,6 +246,11 @@ class Guard:
     def metrics(self) -> dict[str, float]:
         """What is worth logging beside the training's own metrics: `vitals/attempt` and `vitals/lr_factor`."""
         return {"vitals/attempt": float(self.attempt), "vitals/lr_factor": self._training.rate.factor}
+
+    def health(self, step: int, attempt: int) -> str:
+        """What is known now of the state after a step of an attempt, wherever it may be kept: `probation`, `healthy` or
+        `suspect`, as of a checkpoint; `taken back` where a rollback has gone behind it."""
+        return self._training.ring.health(step, attempt, self.done)
 
     def pin(self, checkpoint: str) -> None:
         """Keep a checkpoint, by its id (`step-00000500-0`), for good. Raises UsageError where there is none."""

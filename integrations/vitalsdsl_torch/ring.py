@@ -14,6 +14,7 @@ from vitalsdsl_torch.history import History, Incident
 logger = logging.getLogger("vitalsdsl")
 
 PROBATION, HEALTHY, SUSPECT, CORRUPT = "probation", "healthy", "suspect", "corrupt"
+TAKEN_BACK = "taken back"
 
 
 class Ring:
@@ -84,20 +85,27 @@ class Ring:
             state = self.state(one)
             if state not in (PROBATION, HEALTHY):
                 continue
-            if any(self._taints(incident, one) for incident in self._history.incidents):
-                self._mark(one, SUSPECT)
-            elif state == PROBATION and step >= one.step + self._probation:
-                self._mark(one, HEALTHY)
+            known = self.health(one.step, one.attempt, step)
+            if known == SUSPECT or known == HEALTHY != state:
+                self._mark(one, known)
         self._prune()
         waiting = [one.step + self._probation for one in self.on_line() if self.state(one) == PROBATION]
         self._next_verdict = min(waiting, default=step + self._probation)
         self._settled = (self._history.version, len(self.all))
 
-    def _taints(self, incident: Incident, one: Checkpoint) -> bool:
+    def health(self, step: int, attempt: int, now: int) -> str:
+        """What is known of the state after a step, once the run has come to step `now`."""
+        if not self._history.is_on_line(attempt, step):
+            return TAKEN_BACK
+        if any(self._taints(incident, step) for incident in self._history.incidents):
+            return SUSPECT
+        return HEALTHY if now >= step + self._probation else PROBATION
+
+    def _taints(self, incident: Incident, step: int) -> bool:
         if not self._history.is_on_line(incident.attempt, incident.onset):
             return False
-        near = one.step - self._margin < incident.onset <= one.step + self._probation
-        over = incident.onset <= one.step and (incident.until is None or one.step <= incident.until)
+        near = step - self._margin < incident.onset <= step + self._probation
+        over = incident.onset <= step and (incident.until is None or step <= incident.until)
         return near or over
 
     def _prune(self) -> None:

@@ -122,15 +122,16 @@ class Training:
 
     # ---------------------------------------------------------------- going back
 
-    def restart(self) -> None:
+    def restart(self, start: int = 0) -> None:
         """Go on from the newest checkpoint that is complete and sound, its data where it was: nothing was wrong.
+        Without any, from the step `start`, with the data where it is.
 
         Raises StateError where there are checkpoints and none can be used, UsageError where they are of another model.
         """
         reached = self._progress.read()
         self.lived = reached.lived
         one, state = self._newest()
-        step, position = (one.step, one.position or 0) if one is not None else (0, 0)
+        step, position = (one.step, one.position or 0) if one is not None else (start, self.position)
         if reached.attempt == self.history.attempt and reached.step > step:
             self.history.note({"type": "turn", **asdict(Turn(
                 self.history.attempt + 1, step, one.id if one is not None else "", "", position, position,
