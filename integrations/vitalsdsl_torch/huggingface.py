@@ -1,0 +1,404 @@
+"""A guard in a `transformers.Trainer`, by one line: `trainer.add_callback(GuardCallback("llm.vitals", "runs/first"))`."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import logging
+import math
+import os
+import re
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+try:
+    from transformers import Trainer, TrainerCallback
+    from transformers.trainer_utils import get_last_checkpoint
+except ImportError as missing:
+    raise ImportError("this needs transformers and accelerate: pip install 'vitalsdsl[hf]'") from missing
+
+from vitalsdsl.errors import UsageError
+from vitalsdsl.policy import LoadedPolicy, as_policy
+from vitalsdsl_torch import checkpoint
+from vitalsdsl_torch.adopted import UNFIT, Adopted, state_in
+from vitalsdsl_torch.guard import Guard
+from vitalsdsl_torch.trainer_state import Counters, Stream
+from vitalsdsl_torch.vitals import Vitals
+
+logger = logging.getLogger("vitalsdsl")
+
+_GIVEN = {"self", "policy", "folder", "model", "optimizer", "scheduler", "scaler", "data", "start"}
+_FOLDER = "checkpoint-"
+_TAKEN_BACK = "taken-back-"
+
+
+class GuardCallback(TrainerCallback):
+    """A `Guard` in a `transformers.Trainer`, with the arguments of `Guard` but those that the trainer knows.
+
+    ```python
+    trainer.add_callback(GuardCallback("llm.vitals", "runs/first", allow=("pause", "rollback")))
+    trainer.train()
+    ```
+
+    Judged at each update are `loss` (of that update, NaN where it is), `grad_norm` (before clipping), `learning_rate` and
+    `epoch`, and whatever else the trainer logs, evaluations too. The guard acts when the trainer asks for the next batch:
+    then what is due at a step has been logged, evaluated and saved. With `vitals` the collectors' metrics (docs/vitals.md)
+    are judged as well, and logged with the trainer's own; so are `vitals/attempt` and `vitals/lr_factor`.
+
+    The page docs/trainers.md says what becomes of steps, epochs, the data and the trainer's own checkpoints.
+
+    Raises UsageError and PolicyError here for what cannot work whatever the trainer, and in `Trainer.train`, before its
+    first batch, for what `Guard` refuses. From then on nothing but `SystemExit` is raised into the trainer.
+    """
+
+    def __init__(
+        self,
+        policy: str | os.PathLike[str] | LoadedPolicy | None,
+        folder: str | os.PathLike[str],
+        *,
+        vitals: bool = False,
+        **options: Any,
+    ) -> None:
+        allowed = inspect.signature(Guard.__init__).parameters.keys() - _GIVEN
+        for name in options:
+            if name not in allowed:
+                raise UsageError(f"GuardCallback has no argument `{name}`; it has {', '.join(sorted(allowed))}")
+        self._policy = as_policy(policy) if policy is not None else None
+        self._folder = Path(folder).absolute()
+        self._options = options
+        self._has_vitals = vitals
+        self._trainer: Any = None
+        self.guard: Guard | None = None
+        """The guard of the training that is under way, or was last."""
+        _introduce()
+
+    # ---------------------------------------------------------------- around a training
+
+    def train(self, trainer: Any, train: Callable[..., Any], resume: Any, *rest: Any, **named: Any) -> Any:
+        """Run `Trainer.train` under guard. The trainer's class is its own again afterwards, and so are its arguments."""
+        own, arguments = type(trainer), trainer.args
+        before = arguments.save_total_limit, arguments.ignore_data_skip
+        self._trainer, self.guard = trainer, None
+        self._vitals: Vitals | None = None
+        self._is_due = self._is_off = self._skips = False
+        self._loss: Any = None
+        self._norm: Any = None
+        self._rate = math.nan
+        self._late: dict[str, Any] = {}
+        self._beside: dict[str, float] = {}
+        trainer.__class__ = type(own.__name__, (_Guarded, own), {"vitals_guard": self, "__module__": own.__module__})
+        try:
+            return train(trainer, self._from(resume), *rest, **named)
+        finally:
+            trainer.__class__ = own
+            arguments.save_total_limit, arguments.ignore_data_skip = before
+            if self.guard is not None:
+                self.guard.close()
+            if self._vitals is not None:
+                self._vitals.detach()
+            self._trainer = None
+
+    def _from(self, resume: Any) -> Any:
+        """From which of the trainer's own checkpoints to go on: from none where the guard has its own."""
+        if not resume:
+            return resume
+        if checkpoint.found(self._folder / "checkpoints"):
+            logger.warning("vitals: going on from the guard's checkpoints, not from the trainer's")
+            return None
+        arguments = self._trainer.args
+        if resume is True:
+            last = get_last_checkpoint(arguments.output_dir)
+            sound = [path for path in self._folders() if state_in(path) not in UNFIT]
+            if last is not None and state_in(Path(last)) in UNFIT and sound:
+                logger.warning("vitals: %s is %s: going on from %s", last, state_in(Path(last)), sound[-1])
+                resume = str(sound[-1])
+        self._skips = not arguments.ignore_data_skip
+        arguments.ignore_data_skip = True  # the data is gone through here, where it is known what is passed over
+        return resume
+
+    def stream_of(self, loader: Any) -> Any:
+        self._stream = Stream(loader)
+        return _Loader(loader, self._batches)
+
+    def bounds(self, epochs: float, updates: int, max_steps: int) -> None:
+        """How long the training is to be: the epochs it may take, the updates in each, and of all."""
+        arguments = self._trainer.args
+        self._epochs = epochs
+        self._stream.group(updates, arguments.gradient_accumulation_steps)
+        if arguments.max_steps <= 0:
+            self._stream.end = self._stream.after(max_steps)
+
+    def on_train_begin(self, args: Any, state: Any, control: Any, **named: Any) -> None:
+        trainer = self._trainer
+        if trainer is None:
+            raise UsageError("a GuardCallback is for `Trainer.train` of transformers, and was called from elsewhere")
+        if state.is_hyper_param_search:
+            raise UsageError("a guard is for one training: trials of a search cannot share its folder")
+        if trainer.is_deepspeed_enabled or trainer.is_fsdp_enabled:
+            raise UsageError("a guard acts in a training of one process, without DeepSpeed or FSDP")
+        state.num_train_epochs = self._epochs
+        if self._skips:
+            self._stream.skip_to(self._stream.after(state.global_step))
+        options = dict(self._options)
+        extra = {"trainer": Counters(trainer), **options.pop("extra", {})}
+        optimizer = getattr(trainer.optimizer, "optimizer", trainer.optimizer)  # accelerate's has no hooks
+        scaler = getattr(trainer.accelerator, "scaler", None)
+        if self._has_vitals:
+            self._vitals = extra["vitals"] = Vitals(trainer.model, optimizer, scaler=scaler)
+        self.guard = Guard(
+            self._policy, self._folder, model=trainer.model, optimizer=optimizer, scheduler=trainer.lr_scheduler,
+            scaler=scaler, data=self._stream, extra=extra, start=state.global_step,
+            **{"total_steps": state.max_steps, **options},
+        )  # fmt: skip
+        self._adopted = Adopted(self.guard.run, self.guard.health)
+        self._adopted.find([*self._folders(), *self._folders(_TAKEN_BACK)])
+        self._limit = args.save_total_limit
+        args.save_total_limit = None  # from here on it is pruned here
+        if self.guard.done >= state.max_steps:
+            logger.warning("vitals: all %d steps are trained", state.max_steps)
+            self._stream.end = 0
+        self._arrive()
+
+    def _arrive(self) -> None:
+        """The run has come to another step than the trainer counted to."""
+        self._trainer.state.epoch = self._stream.passed
+        self._epoch = self._stream.epoch
+        self._late.clear()
+
+    # ---------------------------------------------------------------- what a training says
+
+    def trained(self, loss: Any) -> None:
+        """A batch went through forward and backward; this is its share of the update's loss."""
+        self._loss = loss if self._loss is None else self._loss + loss
+        if self._vitals is not None:
+            self._vitals.micro_batch()
+
+    def clip(self, norm: Callable[[], Any]) -> Any:
+        """Clip the gradients, by the collectors where they are to measure them before it."""
+        return norm() if self._vitals is None else self._vitals.clip_grad_norm_(self._trainer.args.max_grad_norm)
+
+    def clipped(self, norm: Any) -> None:
+        self._norm = norm
+
+    def on_optimizer_step(self, args: Any, state: Any, control: Any, **named: Any) -> None:
+        self._rate = self._trainer.optimizer.param_groups[0]["lr"]
+
+    def logs(self, logs: Mapping[str, Any]) -> dict[str, Any]:
+        """What the trainer logs, with what is to be logged beside it."""
+        known = {"loss", "learning_rate", "epoch"} | ({"grad_norm"} if self._norm is not None else set())
+        self._late |= {name: value for name, value in logs.items() if name not in known}
+        if "loss" not in logs or self.guard is None:
+            return dict(logs)
+        beside, self._beside = self._beside, {}
+        return {**logs, **{name: value for name, value in beside.items() if name not in logs}, **self.guard.metrics}
+
+    def _metrics(self) -> dict[str, Any]:
+        """Those of the update that was made: the only place where the device is waited for."""
+        out = {**self._late, "learning_rate": float(self._rate), "epoch": self._trainer.state.epoch}
+        for name, value in (("loss", self._loss), ("grad_norm", self._norm)):
+            if value is not None:
+                out[name] = float(value)
+        self._late, self._loss, self._norm = {}, None, None
+        return out
+
+    # ---------------------------------------------------------------- at the boundaries of steps and epochs
+
+    def on_step_end(self, args: Any, state: Any, control: Any, **named: Any) -> None:
+        self._is_due = True
+        self._safely(self._step_ends, state, control)
+
+    def _step_ends(self, state: Any, control: Any) -> None:
+        stream = self._stream
+        state.epoch = stream.passed
+        if self._vitals is not None:
+            measured = self._vitals.step(epoch=state.epoch, data_pos=stream.position)
+            self._beside |= measured
+            self._late |= measured
+        if stream.epoch != self._epoch:
+            self._epoch = stream.epoch
+            control.should_epoch_stop = True
+        if stream.is_over:
+            self._ends(control)
+        if control.should_training_stop:
+            self._last(state, control)
+
+    def on_epoch_end(self, args: Any, state: Any, control: Any, **named: Any) -> None:
+        self._safely(self._epoch_ends, state, control)
+
+    def _epoch_ends(self, state: Any, control: Any) -> None:
+        if self._stream.is_over and not control.should_training_stop:
+            self._ends(control)
+        if control.should_training_stop:
+            self._last(state, control)
+        if control.should_training_stop and self.guard is not None:
+            self.guard.save()
+            self.guard.close()
+
+    def _ends(self, control: Any) -> None:
+        """The data is at its end: what the trainer does at the last step is due."""
+        control.should_training_stop = True
+        control.should_save |= self._trainer.args.save_strategy == "steps"
+        control.should_evaluate |= self._trainer.args.eval_strategy == "steps"
+
+    def _last(self, state: Any, control: Any) -> None:
+        """The trainer wants to end: judge its last step now, and if the run goes back then it goes on."""
+        assert self.guard is not None
+        attempt = self.guard.attempt
+        self._boundary()
+        self.guard.is_over(state.max_steps)
+        if self.guard.attempt != attempt and not self._stream.is_over:
+            control.should_training_stop = control.should_log = control.should_evaluate = control.should_save = False
+            self._arrive()
+
+    def _batches(self) -> Iterator[Any]:
+        """What the trainer draws in an epoch of its own."""
+        while True:
+            self._safely(self._boundary)
+            try:
+                yield next(self._stream)
+            except StopIteration:
+                return
+
+    def _boundary(self) -> None:
+        if not self._is_due or self.guard is None:
+            return
+        self._is_due = False
+        attempt = self.guard.attempt
+        if self._vitals is not None and self.guard.detail:
+            self._vitals.detail(steps=1, every=1)
+        self.guard.step(self._metrics())
+        if self.guard.attempt != attempt:
+            self._arrive()
+        self._settle()
+
+    def _safely(self, act: Callable[..., None], *arguments: Any) -> None:
+        if self._is_off:
+            return
+        try:
+            act(*arguments)
+        except Exception:  # as in Guard: nothing may end a training run
+            self._is_off = True
+            logger.exception("vitals: the guard of %s failed and is off; training goes on", self._folder)
+
+    # ---------------------------------------------------------------- the trainer's own checkpoints
+
+    def _folders(self, prefix: str = _FOLDER) -> list[Path]:
+        """Those that lie in the trainer's folder, the oldest first."""
+        found = Path(self._trainer.args.output_dir).absolute().glob(f"{prefix}*")
+        return sorted((path for path in found if _step_of(path) is not None), key=lambda path: _step_of(path) or 0)
+
+    def on_save(self, args: Any, state: Any, control: Any, **named: Any) -> None:
+        self._safely(self._saved, state.global_step)
+
+    def _saved(self, step: int) -> None:
+        assert self.guard is not None
+        self._adopted.add(Path(self._trainer.args.output_dir).absolute() / f"{_FOLDER}{step}", step, self.guard.attempt)
+        self._settle()
+        if self._limit is None or self._limit <= 0:
+            return
+        best = self._trainer.state.best_model_checkpoint
+        kept = {Path(best).absolute()} if best is not None else set()
+        line = [*self._folders(_TAKEN_BACK), *self._folders()]
+        for path in self._adopted.victims(line, self._limit, kept):
+            self._adopted.remove(path)
+
+    def _settle(self) -> None:
+        if not self._adopted.settle():
+            return
+        for one in self._adopted.taken_back():
+            if one.path.name.startswith(_FOLDER):  # by that name the trainer would take it for its last
+                self._adopted.rename(one, one.path.with_name(f"{_TAKEN_BACK}{one.step}-{one.attempt}"))
+        best = self._trainer.state.best_model_checkpoint
+        if best is not None and self._adopted.state(Path(best).absolute()) in UNFIT:
+            self._choose_best()
+
+    def _choose_best(self) -> None:
+        """The best one turned out to be suspect: take the best of the others, by what was logged of them."""
+        state, args = self._trainer.state, self._trainer.args
+        name = str(args.metric_for_best_model)
+        name = name if name.startswith("eval_") else f"eval_{name}"
+        paths = {_step_of(path): path for path in self._folders() if self._adopted.state(path) not in UNFIT}
+        rated = [(row[name], row["step"]) for row in state.log_history if name in row and row["step"] in paths]
+        said = state.best_model_checkpoint
+        if rated:
+            state.best_metric, state.best_global_step = (max if args.greater_is_better else min)(rated)
+            state.best_model_checkpoint = str(paths[state.best_global_step])
+        else:
+            state.best_metric = state.best_global_step = state.best_model_checkpoint = None
+        logger.warning("vitals: %s is suspect and not the best any more; now: %s", said, state.best_model_checkpoint)
+
+
+def _step_of(path: Path) -> int | None:
+    said = re.fullmatch(rf"(?:{_FOLDER}|{_TAKEN_BACK})(\d+)(?:-\d+)?", path.name)
+    return int(said[1]) if said and path.is_dir() else None
+
+
+class _Loader:
+    """A trainer's loader, whose batches are those that the guard lets through, in epochs of the guard's."""
+
+    def __init__(self, loader: Any, batches: Callable[[], Iterator[Any]]) -> None:
+        self._loader, self._batches = loader, batches
+
+    def __iter__(self) -> Iterator[Any]:
+        return self._batches()
+
+    def __len__(self) -> int:
+        return len(self._loader)
+
+    def set_epoch(self, epoch: int) -> None:
+        """The trainer's epochs begin anew with each process; those of the data do not."""
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._loader, name)
+
+
+class _Guarded:
+    """What a trainer does otherwise while it is guarded: it is put before the trainer's own class for that time."""
+
+    vitals_guard: GuardCallback
+
+    def get_train_dataloader(self) -> Any:
+        return self.vitals_guard.stream_of(super().get_train_dataloader())  # type: ignore[misc]
+
+    def set_initial_training_values(self, *given: Any, **named: Any) -> Any:
+        epochs, updates, *others = super().set_initial_training_values(*given, **named)  # type: ignore[misc]
+        self.vitals_guard.bounds(epochs, updates, others[-1])
+        # After a rollback more batches are needed than the trainer counts on: it ends by its steps, or with the data.
+        return (sys.maxsize, updates, *others)
+
+    def training_step(self, *given: Any, **named: Any) -> Any:
+        loss = super().training_step(*given, **named)  # type: ignore[misc]
+        self.vitals_guard.trained(loss)
+        return loss
+
+    def _clip_grad_norm(self, model: Any) -> Any:
+        return self.vitals_guard.clip(lambda: super(_Guarded, self)._clip_grad_norm(model))  # type: ignore[misc]
+
+    def _get_grad_norm(self, model: Any, grad_norm: Any = None) -> Any:
+        norm = super()._get_grad_norm(model, grad_norm=grad_norm)  # type: ignore[misc]
+        self.vitals_guard.clipped(norm)
+        return norm
+
+    def log(self, logs: dict[str, Any], *given: Any, **named: Any) -> None:
+        super().log(self.vitals_guard.logs(logs), *given, **named)  # type: ignore[misc]
+
+
+def _introduce() -> None:
+    """Have `Trainer.train` tell a guard among the callbacks which trainer it is in, which transformers does not."""
+    original = Trainer.train
+    if hasattr(original, "tells_guards"):
+        return
+
+    @functools.wraps(original)
+    def train(self: Any, resume_from_checkpoint: Any = None, *rest: Any, **named: Any) -> Any:
+        guards = [one for one in self.callback_handler.callbacks if isinstance(one, GuardCallback)]
+        if len(guards) > 1:
+            raise UsageError("a trainer takes one GuardCallback, and this has more")
+        if not guards:
+            return original(self, resume_from_checkpoint, *rest, **named)
+        return guards[0].train(self, original, resume_from_checkpoint, *rest, **named)
+
+    train.tells_guards = True  # type: ignore[attr-defined]
+    Trainer.train = train
