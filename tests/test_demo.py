@@ -1,4 +1,4 @@
-"""The demo as a new user meets it: one command, a real training run, and everything it promises in what it says."""
+"""The demo as a new user meets it: one command, real training runs, and everything it promises in what it says."""
 
 from __future__ import annotations
 
@@ -32,7 +32,29 @@ def test_a_program_that_the_shell_would_not_find_is_named_by_its_path(
     assert show._program("mlflow") == "mlflow"
 
 
-def test_the_demo_goes_wrong_is_caught_and_replays_the_same(tmp_path: Path) -> None:
+def test_the_poisoned_run_is_brought_back_and_ends_as_the_clean_one(tmp_path: Path) -> None:
+    said = demo(tmp_path, "rollback")
+    levels = re.findall(r"^  step +(\d+)  (yellow|orange|red|green) ", said, re.MULTILINE)
+    assert [level for _, level in levels] == ["yellow", "orange", "red", "green", "green"], said
+    assert 241 <= int(levels[0][0]) <= int(levels[1][0]) <= int(levels[2][0]) < 281
+    back, at = found(r"the guard went back to step (\d+),[^\n]*\n +and on at batch (\d+), at 90% of the", said)
+    assert int(back) < 240
+    assert int(at) >= 280
+    clean, poisoned = found(r"on clean data +(\S+)   no alarm\n  on poisoned data +(\S+)", said)
+    assert float(poisoned) <= 1.02 * float(clean)
+    check_what_is_left(tmp_path, said, 5)
+
+
+def test_the_paused_run_goes_on_at_a_persons_word(tmp_path: Path) -> None:
+    said = demo(tmp_path, "pause")
+    assert re.search(r"  orange  .*\n +the guard saved step-\d+-0 and ended the process, with exit code 75", said), said
+    assert re.search(r"\$ vitals resume .*\n  asked: .*\n(.*\n)+  step +340  the end", said), said
+    assert "  done  resume by " in said
+    check_what_is_left(tmp_path, said, 4)
+
+
+def demo(folder: Path, scenario: str) -> str:
+    """What it says, where it comes out right."""
     if MISSING:
         message = f"{', '.join(MISSING)} not installed"
         if os.environ.get("CI"):
@@ -40,18 +62,26 @@ def test_the_demo_goes_wrong_is_caught_and_replays_the_same(tmp_path: Path) -> N
         pytest.skip(message)
     environment = {k: v for k, v in os.environ.items() if not k.startswith(("VITALS_", "MLFLOW_"))}
     done = subprocess.run(
-        [sys.executable, "-m", "vitalsdsl", "demo", "--folder", str(tmp_path / "demo")],
-        cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=400, check=False,
+        [sys.executable, "-m", "vitalsdsl", "demo", "--scenario", scenario, "--folder", "demo"],
+        cwd=folder, env=environment, capture_output=True, text=True, timeout=600, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr
-    said = done.stdout
-    for level in ("yellow", "orange", "red"):
-        assert re.search(rf"^  step +\d+ +\w+ -> {level} ", said, re.MULTILINE), said
+    return done.stdout
+
+
+def found(pattern: str, said: str) -> tuple[str, ...]:
+    match = re.search(pattern, said)
+    assert match is not None, said
+    return match.groups()
+
+
+def check_what_is_left(folder: Path, said: str, transitions: int) -> None:
     for tag in ("level", "policy", "digest", "alert"):
         assert re.search(rf"^  tag vitals\.{tag} = \S", said, re.MULTILINE), said
     for artifact in ("policy", "transitions.jsonl", "alerts.jsonl"):
         assert f"  artifact vitals/{artifact}\n" in said
-    found = re.search(r"the same (\d+) transitions", said)
-    assert found is not None, said
-    assert int(found[1]) == len(re.findall(r"^  step +\d+ ", said, re.MULTILINE)) >= 3
-    assert (tmp_path / "demo" / "mlflow.db").is_file()
+    assert f"the same {transitions} transitions" in said
+    (history,) = found(r"what the guard did: (\S+)", said)
+    assert (folder / history).is_file()
+    assert (folder / "demo" / "mlflow.db").is_file()
+    assert [path.name for path in folder.iterdir()] == ["demo"]  # nothing anywhere else

@@ -1,1 +1,1 @@
-"""A small real training run that goes wrong, is noticed, tagged and alerted on: `vitals demo`."""
+"""A small real training run that goes wrong, is noticed, and is brought back or paused: `vitals demo`."""

@@ -1,7 +1,8 @@
-"""Run the demo: train with a policy attached by an environment variable, then show what happened and replay it."""
+"""The demo: train with a guard round the loop, tell what happened, and hold it against the same training on clean data."""
 
 from __future__ import annotations
 
+import importlib
 import importlib.util
 import json
 import os
@@ -9,41 +10,193 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from vitalsdsl import Transition, replay
+from vitalsdsl import replay
 from vitalsdsl.errors import MissingExtraError, VitalsError
-from vitalsdsl.journal import journals_of
-from vitalsdsl.policy import LoadedPolicy, load
+from vitalsdsl.policy import load
 from vitalsdsl.sources import read
+from vitalsdsl_demo.story import event, told
 
 HERE = Path(__file__).parent
 Say = Callable[[str], None]
 
+_EXPERIMENT = "vitals-demo"
+STEPS = 340
+POISONED = range(240, 280)
+PAUSED = 75
+_POISON = event(0, POISONED.start + 1, "the first poisoned batch")
+CLOSE_ENOUGH = 0.02
+"""By how much, as a share, the poisoned run may end above the clean one."""
 
-def run(folder: Path, say: Say) -> None:
-    """The whole demo, in a folder of its own. Raises VitalsError where it cannot run or does not come out right."""
+
+def run(folder: Path, say: Say, scenario: str = "rollback") -> None:
+    """One scenario of `SCENARIOS`, in a folder. Raises VitalsError where it cannot run or does not come out right."""
     for package in ("torch", "mlflow"):
         if importlib.util.find_spec(package) is None:
             raise MissingExtraError(package, "demo")
     folder.mkdir(parents=True, exist_ok=True)
-    policy_file = folder / "demo.vitals"
-    policy_file.write_text((HERE / "demo.vitals").read_text("utf-8"), "utf-8")
-    policy = load(policy_file)
-    say("Training a small language model in torch, logging to MLflow on sqlite. The script knows nothing of vitals:")
-    say(f"  VITALS_POLICY=demo.vitals python {HERE.name}/train.py\n")
+    for policy in HERE.glob("*.vitals"):
+        (folder / policy.name).write_text(policy.read_text("utf-8"), "utf-8")
+    os.environ.update(
+        MLFLOW_TRACKING_URI=_uri(folder), MLFLOW_DISABLE_TELEMETRY="true", GIT_PYTHON_REFRESH="quiet",
+        MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR="false", MLFLOW_LOGGING_LEVEL="WARNING",
+    )  # fmt: skip
     began = time.monotonic()
-    run_id = _train(folder)
-    seconds = time.monotonic() - began
-    _timeline(folder, run_id, say)
-    _on_the_run(run_id, say)
-    _replay(policy, run_id, folder, say)
-    say(f"\nTrained in {seconds:.0f} s. Look at the run:")
-    say(f"  {_program('mlflow')} server --backend-store-uri sqlite:///{(folder / 'mlflow.db').resolve()} --port 5000")
+    run_id, policy_file = SCENARIOS[scenario](folder, say)
+    say(f"\nAll in {time.monotonic() - began:.0f} s. Look at the runs:")
+    say(f"  {_program('mlflow')} server --backend-store-uri {_uri(folder)} --port 5000")
     say(f"Change {policy_file} and try it on the same run:")
     say(f"  MLFLOW_TRACKING_URI={_uri(folder)} {_program('vitals')} replay {policy_file} mlflow:{run_id}")
+
+
+def _rollback(folder: Path, say: Say) -> tuple[str, Path]:
+    say("A small language model in torch is trained twice at once, on clean data and on data in which batches")
+    say(f"{POISONED.start} to {POISONED.stop - 1} are poisoned: noise where language should be. Both have a guard.\n")
+    clean, poisoned = _Training(folder, "clean"), _Training(folder, "poisoned")
+    clean.start("demo.vitals")
+    poisoned.start("demo.vitals", POISONED)
+    say(f"  $ {poisoned.typed}")
+    for training in (clean, poisoned):
+        training.end(0)
+    say("")
+    for line in told(poisoned.transitions, poisoned.history, [_POISON]):
+        say(line)
+    loss, without = poisoned.loss, clean.loss
+    say(f"  step {STEPS:>4}  the end\n\nThe loss on held-out text in the end:")
+    say(f"  on clean data     {without:.4f}   {_alarms(clean)}")
+    say(f"  on poisoned data  {loss:.4f}   {abs(loss / without - 1):.1%} {'above' if loss > without else 'below'} it")
+    if loss > (1 + CLOSE_ENOUGH) * without:
+        raise VitalsError(f"the guarded run ended more than {CLOSE_ENOUGH:.0%} above the clean one: please report this")
+    _on_the_run(poisoned, say)
+    _replayed(poisoned, folder / "demo.vitals", say)
+    return poisoned.id, folder / "demo.vitals"
+
+
+def _pause(folder: Path, say: Say) -> tuple[str, Path]:
+    say(
+        f"A small language model in torch is trained; its batches from {POISONED.start} on are poisoned: noise where language should"
+    )
+    say("be. In pause.vitals orange does not wait for red: it pauses the run until a person has had a look.\n")
+    training = _Training(folder, "paused", VITALS_CONTROL=str((folder / "control").resolve()))
+    training.start("pause.vitals", POISONED)
+    say(f"  $ {training.typed}")
+    training.end(PAUSED)
+    first = told(training.transitions, training.history, [_POISON])
+    for line in first:
+        say(line)
+    say("\nThe person finds the broken batches, takes them out of the data, and gives the word:")
+    control = ["--control", str(folder / "control")]
+    _vitals(["resume", training.id, "--because", "the broken batches are taken out", *control], say)
+    say("\nThe same script, started again, goes on from where it was:")
+    training.start("pause.vitals")
+    say(f"  $ {training.typed}")
+    training.end(0)
+    for line in told(training.transitions, training.history, [_POISON])[len(first) :]:
+        say(line)
+    say(f"  step {STEPS:>4}  the end; the loss on held-out text is {training.loss:.4f}\n")
+    _vitals(["requests", training.id, *control], say)
+    _on_the_run(training, say)
+    _replayed(training, folder / "pause.vitals", say)
+    return training.id, folder / "pause.vitals"
+
+
+SCENARIOS: dict[str, Callable[[Path, Say], tuple[str, Path]]] = {"rollback": _rollback, "pause": _pause}
+
+
+class _Training:
+    """A run of train.py in a process of its own, with a run in MLflow and a folder for its guard."""
+
+    def __init__(self, folder: Path, name: str, **environment: str) -> None:
+        self._folder = folder
+        self._client = importlib.import_module("mlflow").MlflowClient()
+        self.id = str(self._client.create_run(_experiment(self._client, folder), run_name=name).info.run_id)
+        self._home = f"{name}-{self.id[:8]}"  # a demo may be run twice in one folder
+        self._environment = {**os.environ, **environment, "MLFLOW_RUN_ID": self.id}
+        self._process: subprocess.Popen[str] | None = None
+        self.typed = ""
+
+    @property
+    def history(self) -> Path:
+        return self._folder / self._home / "history.jsonl"
+
+    @property
+    def transitions(self) -> list[dict[str, Any]]:
+        """What the guard's rules saw, from the run's own record of it."""
+        if all(file.path != "vitals/transitions.jsonl" for file in self._client.list_artifacts(self.id, "vitals")):
+            return []
+        text = Path(self._client.download_artifacts(self.id, "vitals/transitions.jsonl")).read_text("utf-8")
+        return [json.loads(line) for line in text.splitlines()]
+
+    @property
+    def loss(self) -> float:
+        """The newest on held-out text."""
+        return float(self._client.get_run(self.id).data.metrics["eval/loss"])
+
+    def start(self, policy: str, poisoned: range = range(0)) -> None:
+        words = [policy, self._home, "--steps", str(STEPS)]
+        if poisoned:
+            words += ["--poisoned", str(poisoned.start), str(poisoned.stop)]
+        self.typed = " ".join(["python", f"{HERE.name}/train.py", *words])
+        self._process = subprocess.Popen(
+            [sys.executable, str(HERE / "train.py"), *words], cwd=self._folder, env=self._environment,
+            stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
+        )  # fmt: skip
+
+    def end(self, expected: int) -> None:
+        """Wait for the process. Raises VitalsError where it ends otherwise than expected."""
+        assert self._process is not None
+        _, said = self._process.communicate()
+        if self._process.returncode != expected:
+            raise VitalsError("the training script failed:\n" + "\n".join(said.strip().splitlines()[-8:]))
+
+
+def _experiment(client: Any, folder: Path) -> str:
+    """Where the runs are, their artifacts in the demo's own folder."""
+    found = client.get_experiment_by_name(_EXPERIMENT)
+    if found is not None:
+        return str(found.experiment_id)
+    return str(client.create_experiment(_EXPERIMENT, (folder / "artifacts").resolve().as_uri()))
+
+
+def _alarms(training: _Training) -> str:
+    found = len(training.transitions)
+    return f"{found} alarm{'s' * (found != 1)}" if found else "no alarm"
+
+
+def _on_the_run(training: _Training, say: Say) -> None:
+    """What is left for those who look later."""
+    client = importlib.import_module("mlflow").MlflowClient()
+    tags = {k: v for k, v in client.get_run(training.id).data.tags.items() if k.startswith("vitals.")}
+    say(f"\nOn the run {training.id}:")
+    for name in sorted(tags):
+        say(f"  tag {name} = {tags[name].splitlines()[0][:100]}")
+    for file in client.list_artifacts(training.id, "vitals"):
+        say(f"  artifact {file.path}")
+    say(f"  beside its checkpoints, what the guard did: {training.history}")
+
+
+def _replayed(training: _Training, policy_file: Path, say: Say) -> None:
+    """The rules give the same over what MLflow has recorded, or else VitalsError is raised."""
+    (recording,) = read(f"mlflow:{training.id}")
+    again = replay(load(policy_file), recording.events, run=training.id, total_steps=STEPS)
+    if [t["id"] for t in training.transitions] != [t.id for t in again]:
+        raise VitalsError(f"a replay gave {len(again)} other transitions: please report this")
+    say(f"\nReplayed over the recorded metrics: the same {len(again)} transitions.")
+
+
+def _vitals(words: Sequence[str], say: Say) -> None:
+    """A command as a person types it, and what it says."""
+    say("  $ vitals " + " ".join(f'"{word}"' if " " in word else word for word in words))
+    done = subprocess.run(
+        [sys.executable, "-m", "vitalsdsl", *words], capture_output=True, text=True, check=False
+    )  # fmt: skip
+    if done.returncode:
+        raise VitalsError(done.stderr.strip())
+    for line in done.stdout.splitlines():
+        say(f"  {line}")
 
 
 def _program(name: str) -> str:
@@ -56,70 +209,3 @@ def _program(name: str) -> str:
 
 def _uri(folder: Path) -> str:
     return f"sqlite:///{(folder / 'mlflow.db').resolve()}"
-
-
-def _train(folder: Path) -> str:
-    environment = {
-        **os.environ,
-        "VITALS_POLICY": "demo.vitals",
-        "MLFLOW_TRACKING_URI": _uri(folder),
-        "MLFLOW_DISABLE_TELEMETRY": "true",
-        "GIT_PYTHON_REFRESH": "quiet",
-    }
-    done = subprocess.run(
-        [sys.executable, str(HERE / "train.py")],
-        cwd=folder, env=environment, capture_output=True, text=True, check=False,
-    )  # fmt: skip
-    if done.returncode:
-        raise VitalsError("the training script failed:\n" + "\n".join(done.stderr.strip().splitlines()[-8:]))
-    os.environ["MLFLOW_TRACKING_URI"] = _uri(folder)
-    runs = _client().search_runs(["0"], order_by=["attributes.start_time DESC"], max_results=1)
-    return str(runs[0].info.run_id)
-
-
-def _client() -> Any:
-    return importlib.import_module("mlflow").MlflowClient()
-
-
-def _timeline(folder: Path, run_id: str, say: Say) -> None:
-    say("What the policy saw, and what was done:")
-    done = {record["id"]: record for record in _journal(journals_of(run_id, folder / ".vitals")[0])}
-    path = _client().download_artifacts(run_id, "vitals/transitions.jsonl")
-    for line in Path(path).read_text("utf-8").strip().split("\n"):
-        t = json.loads(line)
-        say(f"  step {t['step']:>4}  {t['from']:>6} -> {t['to']:<6}  {t['rule']}: {t['message']}")
-        record = done.get(t["id"], {})
-        said = record.get("text") or record.get("why")
-        if said and t["to"] != "green":
-            say(f"{'':31}{said}")
-
-
-def _journal(path: Path) -> Iterator[dict[str, Any]]:
-    for line in path.read_text("utf-8").strip().split("\n"):
-        record = json.loads(line)
-        if record.get("type") in ("intent", "noted"):
-            yield record
-
-
-def _on_the_run(run_id: str, say: Say) -> None:
-    client = _client()
-    tags = {k: v for k, v in client.get_run(run_id).data.tags.items() if k.startswith("vitals.")}
-    say(f"\nOn the run {run_id}:")
-    for name in sorted(tags):
-        say(f"  tag {name} = {tags[name].splitlines()[0][:100]}")
-    for file in client.list_artifacts(run_id, "vitals"):
-        say(f"  artifact {file.path}")
-
-
-def _replay(policy: LoadedPolicy, run_id: str, folder: Path, say: Say) -> None:
-    (recording,) = read(f"mlflow:{run_id}")
-    again = replay(policy, recording.events, run=run_id, total_steps=recording.info.total_steps)
-    live = Path(_client().download_artifacts(run_id, "vitals/transitions.jsonl")).read_text("utf-8").strip().split("\n")
-    same = [json.loads(line)["id"] for line in live] == [t.id for t in again]
-    if not same:
-        raise VitalsError(f"the replay of {len(live)} transitions gave {len(again)} others: please report this")
-    say(f"\nReplayed over the recorded metrics: the same {_count(again)}.")
-
-
-def _count(transitions: list[Transition]) -> str:
-    return f"{len(transitions)} transition{'s' * (len(transitions) != 1)}"

@@ -1,17 +1,18 @@
-"""A plain training script: a small language model in torch that logs to MLflow. It knows nothing of vitals.
+"""A training script as anybody writes it: a small language model in torch, logged to MLflow, with a guard round its loop.
 
-The learning rate goes on rising after warm-up, far beyond what the model can take.
+Some of its batches may be poisoned: noise where language should be.
 """
 
 from __future__ import annotations
 
 import argparse
-import math
 
 import mlflow
 import torch
 from torch import nn
 from torch.nn import functional
+from vitalsdsl_mlflow.port import MlflowPort
+from vitalsdsl_torch import Guard
 
 VOCABULARY, CONTEXT, WIDTH, BATCH = 48, 24, 64, 16
 
@@ -33,15 +34,32 @@ class Model(nn.Module):
         return self.head(self.layers(hidden, mask=self.mask, is_causal=True))
 
 
-def sentences(generator: torch.Generator) -> torch.Tensor:
-    """A batch of the made-up language: each word mostly decides the next."""
-    words = torch.randint(VOCABULARY, (BATCH, 1), generator=generator)
-    rows = [words]
-    for _ in range(CONTEXT):
-        jump = torch.randint(3, (BATCH, 1), generator=generator)
-        words = (words * 5 + 7 + jump) % VOCABULARY
-        rows.append(words)
-    return torch.cat(rows, dim=1)
+class Sentences:
+    """Batches of the made-up language, in which each word mostly decides the next. Each is known by its number, so that
+    going to any place is free; those in `poisoned` are words drawn blindly."""
+
+    def __init__(self, seed: int, poisoned: range = range(0)) -> None:
+        self.position = 0
+        self._seed, self._poisoned = seed, poisoned
+
+    def skip_to(self, position: int) -> None:
+        self.position = position
+
+    def __next__(self) -> torch.Tensor:
+        self.position += 1
+        return self.batch(self.position - 1)
+
+    def batch(self, number: int) -> torch.Tensor:
+        generator = torch.Generator().manual_seed(self._seed * 1_000_000 + number)
+        if number in self._poisoned:
+            return torch.randint(VOCABULARY, (BATCH, CONTEXT + 1), generator=generator)
+        words = torch.randint(VOCABULARY, (BATCH, 1), generator=generator)
+        rows = [words]
+        for _ in range(CONTEXT):
+            jump = torch.randint(3, (BATCH, 1), generator=generator)
+            words = (words * 5 + 7 + jump) % VOCABULARY
+            rows.append(words)
+        return torch.cat(rows, dim=1)
 
 
 def loss_of(model: Model, batch: torch.Tensor) -> torch.Tensor:
@@ -49,41 +67,44 @@ def loss_of(model: Model, batch: torch.Tensor) -> torch.Tensor:
     return functional.cross_entropy(logits.reshape(-1, VOCABULARY), batch[:, 1:].reshape(-1))
 
 
-def rate_at(step: int, steps: int, top_rate: float) -> float:
-    """Warm-up to 0.001 over 40 steps; from step 160 on the mistake: it rises to `top_rate`."""
-    rising = max(0.0, (step - 160) / max(1, steps - 160))
-    return 1e-3 * min(1.0, (step + 1) / 40) * math.pow(top_rate / 1e-3, rising)
-
-
-def train(steps: int, top_rate: float, seed: int) -> None:
+def train(policy: str, folder: str, steps: int, poisoned: range, seed: int) -> None:
     torch.manual_seed(seed)
     torch.set_num_threads(1)
-    data, held_out = torch.Generator().manual_seed(seed + 1), torch.Generator().manual_seed(seed + 2)
-    validation = sentences(held_out)
     model = Model()
-    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
-    with mlflow.start_run(run_name="small-lm"):
-        mlflow.log_params({"max_steps": steps, "top_rate": top_rate, "seed": seed})
-        for step in range(steps):
-            rate = rate_at(step, steps, top_rate)
-            for group in optimizer.param_groups:
-                group["lr"] = rate
-            loss = loss_of(model, sentences(data))
-            optimizer.zero_grad()
+    optimizer = torch.optim.AdamW(model.parameters(), lr=2e-3)
+    warm_up = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: min(1.0, (step + 1) / 40))
+    data = Sentences(seed, poisoned)
+    held_out = torch.cat([Sentences(seed + 1).batch(number) for number in range(16)])
+    with mlflow.start_run() as run:
+        guard = Guard(
+            policy, folder, run=run.info.run_id, model=model, optimizer=optimizer, scheduler=warm_up, data=data,
+            allow=("pause", "rollback"), every=50, probation=30, margin=20, skip=30, total_steps=steps,
+            ports=[MlflowPort(mlflow.MlflowClient(), run.info.run_id)],
+        )  # fmt: skip
+        for step in guard.steps(steps):
+            loss = loss_of(model, next(data))
             loss.backward()
-            norm = nn.utils.clip_grad_norm_(model.parameters(), math.inf)
+            norm = nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+            rate = optimizer.param_groups[0]["lr"]
             optimizer.step()
+            warm_up.step()
+            optimizer.zero_grad()
             metrics = {"train/loss": loss.item(), "train/grad_norm": norm.item(), "train/learning_rate": rate}
             if step % 25 == 0:
                 with torch.no_grad():
-                    metrics["eval/loss"] = loss_of(model, validation).item()
-            mlflow.log_metrics(metrics, step=step, synchronous=False)
+                    metrics["eval/loss"] = loss_of(model, held_out).item()
+            mlflow.log_metrics(
+                {**metrics, **guard.metrics, "data/batch": data.position - 1}, step=step, synchronous=False
+            )
+            guard.step(metrics)
 
 
 if __name__ == "__main__":
     options = argparse.ArgumentParser()
-    options.add_argument("--steps", type=int, default=400)
-    options.add_argument("--top-rate", type=float, default=1.0)
+    options.add_argument("policy")
+    options.add_argument("folder", help="where checkpoints lie; started again, it goes on from there")
+    options.add_argument("--steps", type=int, default=340)
+    options.add_argument("--poisoned", type=int, nargs=2, default=(0, 0), metavar=("FIRST", "END"))
     options.add_argument("--seed", type=int, default=0)
     chosen = options.parse_args()
-    train(chosen.steps, chosen.top_rate, chosen.seed)
+    train(chosen.policy, chosen.folder, chosen.steps, range(*chosen.poisoned), chosen.seed)

@@ -1,4 +1,4 @@
-"""vitals demo: a small real training run that goes wrong and is caught."""
+"""vitals demo: a small real training run that goes wrong, is caught and is brought back."""
 
 from __future__ import annotations
 
@@ -11,14 +11,19 @@ from vitalsdsl.cli.app import fail
 from vitalsdsl.errors import MissingExtraError
 
 GROUP = "vitalsdsl.demos"
+SCENARIOS = ("rollback", "pause")
 
 
 @click.command("demo")
 @click.option("--folder", type=click.Path(path_type=Path), default=Path("vitals-demo"), help="Where it runs.")
-def command(folder: Path) -> None:
-    """Train a small model whose learning rate goes too high, with a policy watching.
+@click.option(
+    "--scenario", type=click.Choice(SCENARIOS), default="rollback", show_default=True, help="What is done about it."
+)
+def command(folder: Path, scenario: str) -> None:
+    """Train a small model on data that is poisoned for a while, with a policy and a guard.
 
-    Leaves the run in FOLDER/mlflow.db, with its tags, alerts, policy and transitions.
+    It goes yellow, orange and red, goes back past the poison, and ends as a run on clean data does; or it is paused at
+    orange, and goes on at a person's word, `vitals resume`. Leaves the runs in FOLDER/mlflow.db.
     """
     points = {point.name: point for point in entry_points(group=GROUP)}
     if "training" not in points:
@@ -27,4 +32,4 @@ def command(folder: Path) -> None:
         run = points["training"].load()
     except ImportError as error:
         raise MissingExtraError(error.name or "torch", "demo") from error
-    run(folder, click.echo)
+    run(folder, click.echo, scenario)
