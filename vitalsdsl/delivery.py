@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
-from vitalsdsl.errors import TrackerError
+from vitalsdsl.errors import KeyRefused, TrackerError
 from vitalsdsl.journal import Journal
 from vitalsdsl.ledger import Record
 from vitalsdsl.tracker import Port
@@ -97,6 +97,7 @@ class Delivery:
         self._over = threading.Event()
         self._lanes: dict[str, _Lane] = {}
         self._said: set[tuple[str, str, str]] = set()
+        self._worked: set[str] = set()
         self._threaded = start
         self._at_work = False
 
@@ -219,11 +220,12 @@ class Delivery:
                 return Outcome("failed", "it had expired")
             try:
                 said = job.act()
+                self._worked.add(job.port.name)
                 return Outcome("done", said if isinstance(said, str) else "")
             except BaseException as error:  # a port's SystemExit must not end its thread either
                 failures += 1
                 why = f"{type(error).__name__}: {error}"
-                if isinstance(error, TrackerError) and error.is_final:
+                if isinstance(error, TrackerError) and error.is_final and not self._may_pass(job, error):
                     self._say(job, "", str(error))
                     return Outcome("failed", why)
                 self._say(job, type(error).__name__, f"{error or why}; trying again")
@@ -234,6 +236,10 @@ class Delivery:
                 return Outcome("failed", why)
             if self._over.wait(pause):
                 return _OPEN
+
+    def _may_pass(self, job: Job, error: TrackerError) -> bool:
+        """A key that a port has been let in with may be so again: it had expired, and somebody renews it."""
+        return isinstance(error, KeyRefused) and job.port.name in self._worked
 
     def _finished(self, job: Job, outcome: Outcome) -> None:
         if not job.deeds or outcome is _OPEN:

@@ -36,6 +36,13 @@ class TrackerError(VitalsError):
         self.is_final = is_final
 
 
+class KeyRefused(TrackerError):
+    """The tracker refuses who asks. Where it has taken the key before, it may have expired, and is tried again."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message, is_final=True)
+
+
 class RunGone(TrackerError):
     """A run that was watched is there no longer. Raised by feeds; what was read of it still counts."""
 
