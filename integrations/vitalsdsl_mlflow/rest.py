@@ -22,7 +22,7 @@ from requests.adapters import HTTPAdapter
 from urllib3.connection import HTTPConnection, HTTPSConnection
 from urllib3.connectionpool import HTTPConnectionPool, HTTPSConnectionPool
 
-from vitalsdsl.errors import TrackerError
+from vitalsdsl.errors import KeyRefused, TrackerError
 from vitalsdsl.retry_after import retry_after
 
 CONNECT_S = 5.0
@@ -119,10 +119,11 @@ class Rest:
         self._limits = (CONNECT_S, silence)
         self._answer_s = answer
         self._lock = threading.Lock()
+        self._given = uri
         self._session = _session(uri)
 
     def get(self, call: str, **parameters: Any) -> dict[str, Any]:
-        """`GET /api/2.0/CALL`. Raises TrackerError, NotThere, NotOffered or Refused."""
+        """`GET /api/2.0/CALL`. Raises TrackerError, NotThere, NotOffered, Refused or KeyRefused."""
         return self._json("GET", _API + call, params=parameters)
 
     def post(self, call: str, body: Mapping[str, Any]) -> dict[str, Any]:
@@ -185,7 +186,10 @@ class Rest:
         words = " ".join(str(found.get("message", "")).split())[:300] if code else ""
         said = f": {words}" if words else ""
         if status in (401, 403):
-            return Refused(f"{self.uri} refuses: set MLFLOW_TRACKING_USERNAME and _PASSWORD, or MLFLOW_TRACKING_TOKEN")
+            self._session.auth = _credentials(self._given)  # a file of them may have been renewed
+            return KeyRefused(
+                f"{self.uri} refuses: set MLFLOW_TRACKING_USERNAME and _PASSWORD, or MLFLOW_TRACKING_TOKEN"
+            )
         if code == "RESOURCE_DOES_NOT_EXIST":
             return NotThere(words or "it does not exist")
         if status in (404, 405, 501) and code in ("", "ENDPOINT_NOT_FOUND", "NOT_FOUND"):
