@@ -11,7 +11,7 @@ from typing import Any
 import requests
 import urllib3
 
-from vitalsdsl.errors import TrackerError
+from vitalsdsl.errors import KeyRefused, TrackerError
 from vitalsdsl.points import number
 from vitalsdsl.retry_after import retry_after, unix_time
 from vitalsdsl_wandb.server import Key, Server, find_key, find_server
@@ -39,6 +39,7 @@ class GraphQL:
     def __init__(self) -> None:
         self._server: Server | None = None
         self._key: Key | None = None
+        self._is_refused = False
         self._session = requests.Session()
         self._quiet_until = 0.0
         self.remaining = math.inf
@@ -55,8 +56,8 @@ class GraphQL:
     def ask(self, question: str, variables: Mapping[str, Any], *, most: int = MOST_BYTES) -> dict[str, Any]:
         """The `data` of an answer. Raises TrackerError, TooLarge beyond `most` bytes."""
         server = self.server
-        if self._key is None:
-            self._key = find_key(server)
+        if self._key is None or self._is_refused:
+            self._key, self._is_refused = find_key(server), False
         left = self._quiet_until - time.monotonic()
         if left > 0:
             raise TrackerError(f"W&B at {server.host} wants to be left alone for a while", retry_after=left)
@@ -97,8 +98,9 @@ class GraphQL:
         if status == 429:
             raise TrackerError(f"W&B at {server.host} is asked too often", retry_after=wait)
         if status in (401, 403):
+            self._is_refused = True  # and the key looked for anew: the netrc file may have been renewed
             text = "it may have expired, or not reach this project (WANDB_API_KEY, or the netrc file)"
-            raise TrackerError(f"W&B at {server.host} refuses the key: {text}", is_final=True)
+            raise KeyRefused(f"W&B at {server.host} refuses the key: {text}")
         if status >= 500 or status in (408, 425):
             raise TrackerError(f"W&B at {server.host} fails ({status})", retry_after=wait)
         if status != 200:
