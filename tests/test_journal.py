@@ -125,9 +125,16 @@ def test_a_full_disk_is_said_once_and_what_was_decided_is_written_when_it_has_ro
     assert len(port.requests) == 1 and len(port.alerts) == 2
     (said,) = (r.getMessage() for r in caplog.records)
     assert said == (
-        f"vitals: the journal {path} cannot be written (No space left on device); going on in memory: "
+        f"vitals: the journals in {tmp_path.parent} cannot be written (No space left on device); going on in memory: "
         "after a restart, what is decided now may be decided again"
     )
+    assert journal.is_behind
+    with caplog.at_level(logging.WARNING, "vitalsdsl"):
+        journal.refresh()
+    assert not journal.is_behind
+    assert [r.getMessage() for r in caplog.records][1:] == [
+        f"vitals: the journals in {tmp_path.parent} are written again"
+    ]
     acts.take([change("c", 20, R)])
     acts.close(1.0)
     again = Journal(path)

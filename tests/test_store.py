@@ -114,24 +114,74 @@ def test_a_file_that_is_no_store_is_said_and_left_as_it_is(tmp_path: Path) -> No
         Store(path / "below")
 
 
-def test_a_store_that_is_damaged_later_raises_what_watchers_know(tmp_path: Path) -> None:
+def filled(path: Path) -> None:
+    """A store with some pages."""
+    store = Store(path)
+    for run in range(20):
+        store.keep(f"run-{run}", "d", Bookmark({"at": run}, {"x": os.urandom(3000).hex()}))
+    store.close()
+
+
+@pytest.mark.parametrize("what", ["its pages", "all of it"])
+@pytest.mark.parametrize("when", ["before it is opened", "while it is open"])
+def test_a_store_that_is_damaged_is_set_aside_said_and_begun_anew(
+    what: str, when: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     path = tmp_path / "watch.db"
     store = Store(path)
-    for run in range(200):
-        store.keep(f"run-{run}", "d", Bookmark({"at": run}, {"x": os.urandom(500).hex()}))
-    store.close()
+    filled(path)
+    data = bytearray(path.read_bytes())
+    begin = 4096 if what == "its pages" else 0
+    data[begin:] = (b"\xaa" if begin else b"\0") * (len(data) - begin)
+    if when == "before it is opened":
+        store.close()
+    path.write_bytes(data)
+    said = "watch.db was damaged: it lies as watch.db.damaged now, and runs are read anew from their beginning"
+    heard = []
+    try:
+        store = Store(path) if when == "before it is opened" else store
+        for run in range(20):
+            store.bookmark(f"run-{run}", "d")
+    except StateError as error:
+        heard.append(str(error))
+    heard += [record.getMessage() for record in caplog.records]
+    assert len(heard) == 1 and heard[0].endswith(said)
+    assert (tmp_path / "watch.db.damaged").read_bytes()[begin + 5000 :] == data[begin + 5000 :]
+    store.keep("run-1", "d", Bookmark({"at": 7}, None))
+    assert store.lease("run-1", "d", "h:1:x", 1000.0)
+    assert Store(path).bookmark("run-1", "d") == Bookmark({"at": 7}, None)
+
+
+def test_of_two_watchers_only_one_sets_a_damaged_store_aside(tmp_path: Path) -> None:
+    path = tmp_path / "watch.db"
+    stores = [Store(path) for _ in range(2)]
+    filled(path)
     data = bytearray(path.read_bytes())
     data[4096:] = b"\xaa" * (len(data) - 4096)
     path.write_bytes(data)
-    store = Store(path)
-    with pytest.raises(StateError, match="cannot be read"):
-        for run in range(200):
-            store.bookmark(f"run-{run}", "d")
-    with pytest.raises(StateError, match="cannot be written"):
-        store.keep("run-1", "d", Bookmark(None, None))
-    with pytest.raises(StateError, match="cannot be written"):
-        store.lease("run-1", "d", "h:1:x", 1000.0)
-    store.release("h:1:x")
+    for store in stores:
+        with pytest.raises(StateError, match="was damaged"):
+            for run in range(20):
+                store.bookmark(f"run-{run}", "d")
+    stores[0].keep("u", "d", Bookmark({"at": 1}, None))
+    assert stores[1].bookmark("u", "d") == Bookmark({"at": 1}, None)
+    assert (tmp_path / "watch.db.damaged").stat().st_size == len(data)
+
+
+def test_a_lease_from_a_clock_that_is_a_day_ahead_runs_out_all_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = [5000.0]
+    monkeypatch.setattr("vitalsdsl.store.time.monotonic", lambda: now[0])
+    store = Store(tmp_path / "watch.db")
+    assert store.lease("u", "d", "elsewhere:1:x", 1000.0 + 86_400)
+    for beat in range(4):  # it is renewed: whoever holds it is alive
+        assert not store.lease("u", "d", "here:1:x", 1000.0 + beat * LEASE / 2)
+        assert store.lease("u", "d", "elsewhere:1:x", 1000.0 + 86_400 + (beat + 1) * LEASE / 2)
+        now[0] += LEASE / 2
+    assert not store.lease("u", "d", "here:1:x", 1000.0 + 2 * LEASE)
+    now[0] += LEASE + 1
+    assert store.lease("u", "d", "here:1:x", 1000.0 + 3 * LEASE + 1)
 
 
 @pytest.mark.parametrize("column", ["cursor", "state", "rewinds"])

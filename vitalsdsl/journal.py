@@ -14,6 +14,7 @@ import os
 import socket
 import threading
 import uuid
+import weakref
 from collections.abc import Iterator, Sequence
 from copy import deepcopy
 from pathlib import Path
@@ -28,6 +29,10 @@ logger = logging.getLogger("vitalsdsl")
 
 MOST_UNWRITTEN = 10_000
 """How many lines are kept in memory, to be written when a disk that was full has room again."""
+
+
+_complaining: dict[Path, weakref.WeakSet[Journal]] = {}
+"""The journals that could not be written, by the folder of them all."""
 
 
 class Journal:
@@ -137,8 +142,11 @@ class Journal:
             return self._catch_up({r["id"] for r in records if r["type"] == "intent"}, sum(map(len, lines)))
 
     def refresh(self) -> None:
-        """Take in what other processes have written meanwhile: silences, and what they were first to do."""
+        """Take in what other processes have written meanwhile: silences, and what they were first to do. What a disk did
+        not take before is written first."""
         with self._writing:
+            if self._unwritten and self.path is not None:
+                self._write([])
             self._catch_up(set(), 0)
 
     def release(self) -> None:
@@ -152,6 +160,8 @@ class Journal:
     def close(self) -> None:
         """Give the file back; the journal goes on in memory."""
         with self._writing:
+            if self._unwritten and self.path is not None:
+                self._write([])
             if self._file is not None:
                 os.close(self._file)
             self._file = self.path = None
@@ -186,6 +196,7 @@ class Journal:
                 self._write_whole(b"".join(self._unwritten[:1000]))
                 del self._unwritten[:1000]
             os.fsync(self._file)
+            self._recover()
         except OSError as error:
             self._complain(error)
             del self._unwritten[:-MOST_UNWRITTEN]
@@ -258,12 +269,25 @@ class Journal:
             self.damaged_lines += 1
 
     def _complain(self, error: OSError) -> None:
+        """Said once for a folder: a disk that is full is so for the journals of all runs."""
         if not self._complained:
             self._complained = True
-            logger.warning(
-                "vitals: the journal %s cannot be written (%s); going on in memory: after a restart, what is decided "
-                "now may be decided again", self.path, error.strerror or error,
-            )  # fmt: skip
+            assert self.path is not None
+            home = self.path.parent.parent
+            _complaining.setdefault(home, weakref.WeakSet()).add(self)
+            if len(_complaining[home]) == 1:
+                logger.warning(
+                    "vitals: the journals in %s cannot be written (%s); going on in memory: after a restart, what is "
+                    "decided now may be decided again", home, error.strerror or error,
+                )  # fmt: skip
+
+    def _recover(self) -> None:
+        if self._complained and self.path is not None:
+            self._complained = False
+            home = self.path.parent.parent
+            _complaining[home].discard(self)
+            if not _complaining[home]:
+                logger.warning("vitals: the journals in %s are written again", home)
 
 
 def journal_of(home: Path, run: str, policy: str) -> Path:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import logging
 import math
 import os
 import socket
@@ -25,6 +26,8 @@ from vitalsdsl.errors import StateError
 from vitalsdsl.feeds import Cursor
 from vitalsdsl.journal import is_alive
 
+logger = logging.getLogger("vitalsdsl")
+
 STORE = "watch.db"
 """The store's file in a watcher's folder."""
 
@@ -33,6 +36,13 @@ MARGIN = 600.0
 
 LEASE = 60.0
 """Seconds for which a run belongs to the watcher that renewed its lease last."""
+
+_BUSY = 10.0
+"""Seconds to wait for another process that is writing."""
+
+_VERSION = 1
+
+_MAGIC = b"SQLite format 3\0"
 
 _TABLES = """
 CREATE TABLE IF NOT EXISTS runs (
@@ -73,18 +83,72 @@ class Visit:
 class Store:
     """Bookmarks and leases of all watchers that share a folder. Safe to use from several threads and processes.
 
-    Raises StateError where the file cannot be opened or is no store.
+    A file that is damaged is set aside, and another begun: what was done about the runs stands in their journals, so that
+    this costs only the time in which they are read anew.
+
+    Raises StateError where the file cannot be opened and written.
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self._path = Path(path)
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
+        self._file = 0
+        self._seen: dict[tuple[str, str], tuple[tuple[str, float], float]] = {}
         try:
             self._path.parent.mkdir(parents=True, exist_ok=True)
-            self._db = sqlite3.connect(self._path, timeout=30.0, isolation_level=None, check_same_thread=False)
-            self._db.executescript(_TABLES)
+            try:
+                self._connect()
+            except sqlite3.DatabaseError as error:
+                if not self._is_damaged(error):
+                    raise
+                logger.warning("vitals: %s", self._begin_anew())
         except (OSError, sqlite3.Error) as error:
             raise StateError(f"{self._path} cannot be used as the watcher's store: {error}") from error
+
+    def _connect(self) -> None:
+        self._db = sqlite3.connect(self._path, timeout=_BUSY, isolation_level=None, check_same_thread=False)
+        self._db.executescript(_TABLES)
+        self._db.execute(f"PRAGMA user_version = {_VERSION}")  # a write, so that a place without room is found out now
+        self._file = self._path.stat().st_ino
+
+    def _begin_anew(self) -> str:
+        """Set the damaged file aside, unless another thread or watcher has done so; what to say of it."""
+        aside = self._path.with_name(f"{self._path.name}.damaged")
+        with self._lock:
+            if not self._is_whole():
+                with contextlib.suppress(sqlite3.Error):
+                    self._db.close()
+                if self._file in (0, self._path.stat().st_ino):
+                    for end in ("", "-journal"):
+                        with contextlib.suppress(FileNotFoundError):
+                            self._path.with_name(self._path.name + end).replace(f"{aside}{end}")
+                self._connect()
+        return f"{self._path} was damaged: it lies as {aside.name} now, and runs are read anew from their beginning"
+
+    def _is_damaged(self, error: sqlite3.Error) -> bool:
+        """Whether a store of ours is broken: not one that is locked or full, and not somebody's file of another kind."""
+        if type(error) is not sqlite3.DatabaseError:
+            return False
+        try:
+            with self._path.open("rb") as file:
+                return file.read(len(_MAGIC)) in (_MAGIC, bytes(len(_MAGIC)))
+        except OSError:
+            return False
+
+    def _is_whole(self) -> bool:
+        try:
+            is_ours = self._file == self._path.stat().st_ino
+            return is_ours and self._db.execute("PRAGMA quick_check").fetchone() == ("ok",)
+        except (OSError, sqlite3.Error):
+            return False
+
+    def _failed(self, error: sqlite3.Error, what: str) -> StateError:
+        if not self._is_damaged(error):
+            return StateError(f"{self._path} cannot be {what}: {error}")
+        try:
+            return StateError(self._begin_anew())  # raised all the same: what was asked for has not been done
+        except (OSError, sqlite3.Error) as second:
+            return StateError(f"{self._path} is damaged, and no other can be begun: {second}")
 
     def bookmark(self, uri: str, digest: str) -> Bookmark | None:
         """Where to go on with a run; None for one that is new. One that is damaged is as good as none.
@@ -97,7 +161,7 @@ class Store:
                     "SELECT cursor, state, rewinds, is_over FROM runs WHERE uri = ? AND digest = ?", (uri, digest)
                 ).fetchone()
         except sqlite3.Error as error:
-            raise StateError(f"{self._path} cannot be read: {error}") from error
+            raise self._failed(error, "read") from error
         if row is None:
             return None
         try:
@@ -122,7 +186,7 @@ class Store:
             with self._lock:
                 self._db.execute("INSERT OR REPLACE INTO runs VALUES (?, ?, ?, ?, ?, ?, ?)", row)
         except sqlite3.Error as error:
-            raise StateError(f"{self._path} cannot be written: {error}") from error
+            raise self._failed(error, "written") from error
 
     def visit(self, target: str, digest: str) -> Visit:
         """The last look at a target under a policy. Raises StateError where the file cannot be read."""
@@ -135,7 +199,7 @@ class Store:
                     "SELECT uri FROM begun WHERE target = ? AND digest = ?", (target, digest)
                 ).fetchall()
         except sqlite3.Error as error:
-            raise StateError(f"{self._path} cannot be read: {error}") from error
+            raise self._failed(error, "read") from error
         first, last = at or (math.inf, math.inf)
         return Visit(first, last, frozenset(uri for (uri,) in runs))
 
@@ -152,7 +216,7 @@ class Store:
                     (target, digest, at, at),
                 )
         except sqlite3.Error as error:
-            raise StateError(f"{self._path} cannot be written: {error}") from error
+            raise self._failed(error, "written") from error
 
     def settled(self, uri: str, digest: str) -> None:
         """A run has been read to its end, or is there no longer. Where that cannot be written it is looked at once more."""
@@ -173,15 +237,16 @@ class Store:
     def lease(self, uri: str, digest: str, holder: str, now: float) -> bool:
         """Take or renew the right to watch a run under a policy; False while another watcher has it.
 
-        One that has died on this machine holds nothing; of one on another machine the lease must run out.
+        One that has died on this machine holds nothing; of one on another machine the lease must run out, by the clock or,
+        as that machine's may be hours ahead, by not being renewed for so long.
         """
         try:
             with self._lock:
                 row = self._db.execute(
-                    "SELECT holder FROM leases WHERE uri = ? AND digest = ?", (uri, digest)
+                    "SELECT holder, until FROM leases WHERE uri = ? AND digest = ?", (uri, digest)
                 ).fetchone()
                 before = row[0] if row is not None else holder
-                dead = before != holder and _is_dead(before)
+                dead = before != holder and (_is_dead(before) or self._stands_still(uri, digest, row))
                 done = self._db.execute(
                     "INSERT INTO leases VALUES (:uri, :digest, :holder, :until) ON CONFLICT (uri, digest) DO UPDATE "
                     "SET holder = :holder, until = :until "
@@ -191,7 +256,15 @@ class Store:
                 )  # fmt: skip
                 return done.rowcount > 0
         except sqlite3.Error as error:
-            raise StateError(f"{self._path} cannot be written: {error}") from error
+            raise self._failed(error, "written") from error
+
+    def _stands_still(self, uri: str, digest: str, row: tuple[str, float]) -> bool:
+        """Whether a lease has been seen for longer than it lasts, and nobody has renewed it meanwhile."""
+        seen, since = self._seen.get((uri, digest), (None, 0.0))
+        if seen != row:
+            self._seen[uri, digest] = row, time.monotonic()
+            return False
+        return time.monotonic() - since > LEASE
 
     def release(self, holder: str) -> None:
         """Give up all leases of a watcher. Where that cannot be written they run out by themselves."""
