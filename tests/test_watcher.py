@@ -18,7 +18,7 @@ from acting import change, dispatcher
 from feeding import ScriptedRun, ScriptedTarget, as_plain, rows
 
 import vitalsdsl as vitals
-from vitalsdsl import delivery, watched, watcher
+from vitalsdsl import delivery, troubles, watched, watcher
 from vitalsdsl.control import ControlFolder
 from vitalsdsl.dispatch import Dispatcher
 from vitalsdsl.errors import RunGone, TrackerError
@@ -93,7 +93,8 @@ def watch(home: Path, *runs: ScriptedRun, once: bool = True, is_open: bool = Fal
 @pytest.fixture(autouse=True)
 def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(watcher, "SETTLE", 0.0)
-    monkeypatch.setattr(watcher._dice, "uniform", lambda low, high: 0.0)
+    for dice in (watcher._dice, troubles._dice):
+        monkeypatch.setattr(dice, "uniform", lambda low, high: 0.0)
 
 
 @pytest.mark.parametrize("seed", range(8))

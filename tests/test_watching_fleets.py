@@ -13,7 +13,7 @@ from feeding import ScriptedFeed, ScriptedRun, ScriptedTarget, rows
 from test_watcher import Seen, policy, wait_for
 
 import vitalsdsl as vitals
-from vitalsdsl import watcher
+from vitalsdsl import troubles, watcher
 from vitalsdsl.errors import TrackerError
 from vitalsdsl.memory import Memory
 from vitalsdsl.policy import LoadedPolicy
@@ -28,6 +28,7 @@ CALM = "policy p\nrule spike { when loss > 3 for 3 steps -> orange }"
 def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(watcher, "SETTLE", 0.0)
     monkeypatch.setattr(watcher._dice, "uniform", lambda low, high: high if high <= 1.1 else 0.0)
+    monkeypatch.setattr(troubles._dice, "uniform", lambda low, high: 0.0)
 
 
 class Leading(ScriptedTarget):
@@ -150,7 +151,7 @@ def test_after_an_outage_all_runs_are_read_as_soon_as_the_target_answers(
     runs = [ScriptedRun(name, rows([1.0] * 5)) for name in "abc"]
     target = ScriptedTarget(*runs, is_open=True)
     watch, seen = watching(target, tmp_path)
-    monkeypatch.setattr(watch, "_trouble", _an_hour_for_runs(watch))
+    monkeypatch.setattr(watch._troubles, "failed", _an_hour_for_runs(watch))
     thread = threading.Thread(target=watch.run)
     thread.start()
     wait_for(lambda: all(run.reads for run in runs))
@@ -166,11 +167,11 @@ def test_after_an_outage_all_runs_are_read_as_soon_as_the_target_answers(
 
 
 def _an_hour_for_runs(watch: Watcher) -> Any:
-    trouble = watch._trouble
+    failed = watch._troubles.failed
 
-    def patient(who: int, error: TrackerError) -> float:
-        trouble(who, error)
-        return 3600.0 if any(id(run) == who for run in watch._runs.values()) else 0.05
+    def patient(place: Any, who: Any, error: TrackerError) -> float:
+        failed(place, who, error)
+        return 3600.0 if who in watch._runs.values() else 0.05
 
     return patient
 

@@ -31,6 +31,12 @@ _WRITING = 30.0
 _STEPS = "steps"
 """Where the number of closed steps stands, beside the state of the rules."""
 
+_HEARD = "heard"
+"""Where the time of the newest point stands, and when it was heard of, by this machine's two clocks."""
+
+_STEADY = 60.0
+"""Seconds by which the two may differ in what they say has gone by, if that is to be believed."""
+
 
 @dataclass
 class Reading:
@@ -42,6 +48,8 @@ class Reading:
     more: bool = False
     is_over: bool = False
     notes: list[str] = field(default_factory=list)
+    unsaved: StateError | None = None
+    """Why the bookmark could not be written, where it could not: it is tried again, and the run is read on meanwhile."""
 
 
 @dataclass
@@ -122,9 +130,14 @@ class Watched:
                 found[rule.name] = max(rule.level, found.get(rule.name, Level.GREEN))
         return found
 
+    @property
+    def is_unsaved(self) -> bool:
+        """Whether something has been read that no bookmark tells of yet."""
+        return self._is_unsaved
+
     def look(self) -> Reading:
         """Read on once, and act on what changed. Raises TrackerError, after which it can be called again; nothing is
-        lost then. Raises StateError where the store cannot be written."""
+        lost then."""
         self._journal.refresh()
         self._dispatcher.heed()
         batch = self.feed.read(self._cursor if self._anew is None else self._anew.cursor)
@@ -140,16 +153,22 @@ class Watched:
             taken = self._dispatcher.take(reading.transitions, newest=self._now(), is_history=is_history)
             reading.decisions = list(taken)
         if self.is_over or time.monotonic() - self._saved >= SAVE_EVERY:
-            self.save()
+            try:
+                self.save()
+            except StateError as error:
+                self._saved = time.monotonic()
+                reading.unsaved = error
         return reading
 
     def save(self) -> None:
         """Write how far the run has been read, once what was decided up to there is on disk."""
         if self._store is None or not self._is_unsaved or self._anew is not None:
             return
-        if not self._dispatcher.written(_WRITING):
-            return
-        state = {**self._stream.save(), _STEPS: self._steps}
+        if not self._dispatcher.written(_WRITING) or self._journal.is_behind:
+            return  # what was decided would be lost with this process, and the points would not be read again
+        heard = [time.time() - time.monotonic() + self._heard, self._heard]
+        newest = self._newest if self._newest == self._newest else None
+        state = {**self._stream.save(), _STEPS: self._steps, _HEARD: [newest, *heard]}
         bookmark = Bookmark(self._cursor, state, tuple(self._rewinds), self.is_over)
         self._store.keep(self.feed.uri, self.policy.digest, bookmark)
         self._saved, self._is_unsaved = time.monotonic(), False
@@ -185,6 +204,10 @@ class Watched:
             return
         self._cursor, self._rewinds, self.is_over = kept.cursor, list(kept.rewinds), kept.is_over
         self._steps = int(kept.state.get(_STEPS, EARLY))
+        newest, wall, steady = kept.state.get(_HEARD, (None, 0.0, 0.0))
+        if newest is not None:
+            self._newest = newest
+            self._heard = _heard_at(wall, steady)
 
     def _judge(self, batch: Batch, reading: Reading) -> list[Transition]:
         """What a batch changes. Where it goes back, the rest of it waits until the run has been read anew."""
@@ -260,3 +283,11 @@ class Watched:
     def _now(self) -> float:
         """What time it is for the run; NaN where its points carry no times."""
         return self._newest + time.monotonic() - self._heard
+
+
+def _heard_at(wall: float, steady: float) -> float:
+    """When an earlier process heard of the newest point, by the monotonic clock; now, where that cannot be told: the
+    machine was started anew, it is another one, or its clock has been set."""
+    now = time.monotonic()
+    is_known = now - steady >= 0.0 and abs((time.time() - wall) - (now - steady)) <= _STEADY
+    return steady if is_known else now

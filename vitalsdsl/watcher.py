@@ -18,13 +18,14 @@ from typing import Any
 from vitalsdsl.attachment import copy_of
 from vitalsdsl.delivery import Retry
 from vitalsdsl.dispatch import Dispatcher
-from vitalsdsl.errors import RunGone, StateError, TrackerError
+from vitalsdsl.errors import KeyRefused, RunGone, StateError, TrackerError
 from vitalsdsl.feeds import Feed, Target
 from vitalsdsl.journal import Journal, journal_of, signature
 from vitalsdsl.points import RunInfo
 from vitalsdsl.policy import LoadedPolicy
 from vitalsdsl.store import LEASE, STORE, Store
 from vitalsdsl.tracker import Port
+from vitalsdsl.troubles import MOST_PATIENT, Troubles
 from vitalsdsl.watched import Reading, Watched
 
 logger = logging.getLogger("vitalsdsl")
@@ -38,15 +39,15 @@ MANY = 8
 LOOK_AGAIN = 600.0
 """Seconds after which a run that has ended is looked at once more: it may have been resumed."""
 
-MOST_PATIENT = 300.0
-"""The longest pause, in seconds, between two tries at a tracker that does not answer."""
-
 PATIENT = Retry(attempts=100_000, first=1.0, most=MOST_PATIENT, total=86_400.0)
 """For how long a watcher tries to deliver: a tracker that is down for an hour must not cost an alert."""
 
 SETTLE = 2.5
 """Seconds between the looks of `once` at a run that goes on, until two bring nothing: the newest points, and the word
 that a run is over, are given only once nothing more comes."""
+
+MOST_FAILURES = 3
+"""So often on end may a run fail to be read before `once` leaves it to the next call."""
 
 MOST_LOOKS = 4
 """So often `once` looks at a run that goes on and on."""
@@ -100,6 +101,7 @@ class _Search:
     noted: float = 0.0
     fresh: set[str] = field(default_factory=set)
     leads: bool = False
+    has_answered: bool = False
 
 
 @dataclass(eq=False)
@@ -121,6 +123,7 @@ class _Run:
     quiet: int = 0
     looks: int = 0
     leased: float = -LEASE
+    unleased: StateError | None = None
     notes: set[str] = field(default_factory=set)
 
     @property
@@ -167,8 +170,8 @@ class Watcher:
         self._pool = ThreadPoolExecutor(workers, "vitals-watch")
         self._flights: dict[Future[Any], _Run | _Search] = {}
         self._ends: dict[Future[bool], _Run] = {}
-        self._troubles: dict[str, set[int]] = {}
-        self._failures: dict[int, int] = {}
+        self._troubles = Troubles(self._shows.said)
+        self._ended_by: set[str] = set()
         self._answered = time.monotonic()
         self._over = threading.Event()
         self.found = 0
@@ -192,6 +195,7 @@ class Watcher:
             while not self._over.is_set() and (self._due or self._flights or self._ends):
                 self._start_what_is_due()
                 self._land(once)
+                self._troubles.say_what_is_over()
                 if once and self._gives_up() or not once and self._all_done():
                     break
         finally:
@@ -241,9 +245,10 @@ class Watcher:
 
     def _gives_up(self) -> bool:
         """Whether nothing has answered for so long that a watcher that is to end should end."""
-        if not self._troubles or time.monotonic() - self._answered < GIVE_UP:
+        standing = self._troubles.standing
+        if not standing or time.monotonic() - self._answered < GIVE_UP:
             return False
-        why = next(iter(self._troubles))
+        why = standing[0]
         if not self._runs:
             raise TrackerError(why)
         self._shows.said(f"given up for now: {why}")
@@ -255,6 +260,7 @@ class Watcher:
         for run in self._runs.values():
             if run.watched is not None:
                 run.watched.close(max(0.0, until - time.monotonic()))
+        self._troubles.say_what_is_over(calm=0.0)
         for search in self._searches:
             search.assignment.target.close()
         if self._store is not None:
@@ -264,7 +270,6 @@ class Watcher:
     # ---------------------------------------------------------------- finding runs
 
     def _found(self, search: _Search, future: Future[Sequence[Feed]], once: bool) -> None:
-        who = id(search)
         try:
             feeds = future.result()
         except TrackerError as error:
@@ -275,11 +280,12 @@ class Watcher:
                 self.lost.append(str(error))
                 self._shows.said(str(error))
             else:
-                self._schedule(search, self._trouble(who, error))
+                self._schedule(search, self._troubles.failed(search, search, error))
             return
         except Exception as error:  # a reader's own fault must not end the watch over what has been found
             logger.exception("vitals: looking for runs failed; trying again")
-            self._schedule(search, self._trouble(who, TrackerError(f"looking for runs failed: {error}")))
+            failed = TrackerError(f"looking for runs failed: {error}")
+            self._schedule(search, self._troubles.failed(search, search, failed))
             return
         self._answered = time.monotonic()
         self.has_looked = True
@@ -296,7 +302,7 @@ class Watcher:
         if search.assignment.target.is_open:
             self._forget(search, {feed.uri for feed in feeds})
         runs = [run for run in self._runs.values() if run.search is search and not (run.is_off or run.is_over)]
-        if self._recovered(who):
+        if self._troubles.recovered(search, search):
             for run in (run for run in runs if run.failures and run.due < math.inf):
                 self._schedule(run, _dice.uniform(0.0, run.feed.interval))
         if not once:
@@ -322,9 +328,9 @@ class Watcher:
             search.noted = search.began
             search.fresh.clear()
         except StateError as error:
-            self._trouble(id(search.fresh), error)
+            self._troubles.failed(self._store, search, error)
         else:
-            self._recovered(id(search.fresh))
+            self._troubles.recovered(self._store, search)
 
     def _forget(self, search: _Search, found: set[str]) -> None:
         """Runs that are over and are no longer found: where one is resumed, it is found again."""
@@ -350,8 +356,13 @@ class Watcher:
         """In a thread of the pool; one at a time for each run."""
         now = time.time()
         if self._store is not None and time.monotonic() - run.leased > LEASE / 3:
-            if not self._store.lease(*run.key, self._holder, now):
-                raise _WatchedElsewhere
+            try:
+                run.unleased = None
+                if not self._store.lease(*run.key, self._holder, now):
+                    raise _WatchedElsewhere
+            except StateError as error:
+                # Without a lease two may watch a run: the journal sees to it that only one acts. Nobody would be worse.
+                run.unleased = error
             run.leased = time.monotonic()
         if run.watched is None:
             run.watched = self._open(run)
@@ -369,15 +380,22 @@ class Watcher:
             return
         except RunGone as error:
             run.is_off = True
+            self._troubles.forget(run.search, run)
             self._shows.said(str(error))
             self._end(run)
             return
         except (TrackerError, StateError) as error:
-            pause = self._trouble(id(run), error)
-            if once and run.failures >= 3 or isinstance(error, TrackerError) and error.is_final:
+            if isinstance(error, TrackerError) and error.is_final and not self._may_pass(run, error, once):
+                run.is_off = True
+                self._troubles.forget(run.search, run)
+                self._say_of_all(str(error))
+                return
+            place = run.search if isinstance(error, TrackerError) else self._store
+            pause = self._troubles.failed(place, run, error)
+            run.failures += 1
+            if once and run.failures > MOST_FAILURES:
                 run.is_off = True
             else:
-                run.failures += 1
                 self._schedule(run, pause)
             return
         except Exception:  # one run that cannot be judged must not end the watch over the others
@@ -386,7 +404,9 @@ class Watcher:
             return
         self._answered = time.monotonic()
         run.failures, run.is_elsewhere, run.is_settled = 0, False, False
-        self._recovered(id(run))
+        run.search.has_answered = True
+        self._troubles.recovered(run.search, run)
+        self._look_after_the_store(run, reading)
         assert run.watched is not None
         self._shows.saw(run.watched, reading)
         for note in reading.notes:
@@ -421,34 +441,28 @@ class Watcher:
         if not once and self._store is not None and not run.is_off:
             self._schedule(run, LOOK_AGAIN)
 
+    def _may_pass(self, run: _Run, error: TrackerError, once: bool) -> bool:
+        """A key that was taken before may be so again: it had expired, and somebody renews it."""
+        return isinstance(error, KeyRefused) and run.search.has_answered and not once
+
+    def _look_after_the_store(self, run: _Run, reading: Reading) -> None:
+        """What the store could not take is said, and holds up nobody: a run that goes on must be watched on."""
+        trouble = run.unleased or reading.unsaved
+        if trouble is not None:
+            self._troubles.failed(self._store, run, trouble)
+        elif run.watched is not None and not run.watched.is_unsaved:
+            self._troubles.recovered(self._store, run)
+
+    def _say_of_all(self, text: str) -> None:
+        """Many runs that end alike are one line."""
+        if text not in self._ended_by:
+            self._ended_by.add(text)
+            self._shows.said(text)
+
     def _say_once(self, run: _Run, text: str) -> None:
         if text not in run.notes:
             run.notes.add(text)
             self._shows.said(text)
-
-    # ---------------------------------------------------------------- trouble
-
-    def _trouble(self, who: int, error: TrackerError | StateError) -> float:
-        """How long to wait after a failure. Many runs that fail alike are one line."""
-        text = str(error)
-        if text not in self._troubles:
-            self._shows.said(text + ("" if getattr(error, "is_final", False) else "; trying again"))
-        self._troubles.setdefault(text, set()).add(who)
-        count = self._failures[who] = self._failures.get(who, 0) + 1
-        asked = getattr(error, "retry_after", None)
-        pause = min(MOST_PATIENT, 5.0 * 2.0 ** min(count - 1, 20)) * _dice.uniform(0.5, 1.0)
-        return max(pause, asked) if asked is not None else pause
-
-    def _recovered(self, who: int) -> bool:
-        """It goes well again; whether it had not."""
-        had_failed = self._failures.pop(who, 0) > 0
-        if had_failed:
-            for text, failing in list(self._troubles.items()):
-                failing.discard(who)
-                if not failing:
-                    del self._troubles[text]
-                    self._shows.said(f"all is well again after: {text}")
-        return had_failed
 
 
 class _WatchedElsewhere(Exception):
