@@ -81,6 +81,32 @@ def test_one_look_serves_the_readings_of_many_runs(
         assert target.found == 1
 
 
+def test_a_watcher_that_cannot_keep_up_says_so_once_and_when_it_can_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("feeding.ScriptedFeed.interval", 0.1)
+    is_slow, read = threading.Event(), ScriptedFeed.read
+    is_slow.set()
+
+    def drag(feed: ScriptedFeed, cursor: Any) -> Any:
+        if is_slow.is_set():
+            time.sleep(0.2)
+        return read(feed, cursor)
+
+    monkeypatch.setattr(ScriptedFeed, "read", drag)
+    target = Leading(*(ScriptedRun(f"r{number}", rows([1.0] * 5)) for number in range(2 * watcher.MANY)))
+    watch, seen = watching(target, tmp_path, reference="project")
+    thread = threading.Thread(target=watch.run)
+    thread.start()
+    wait_for(lambda: target.found >= 6 and bool(seen.lines))
+    is_slow.clear()
+    wait_for(lambda: len(seen.lines) == 2)
+    watch.stop()
+    thread.join(10.0)
+    assert seen.lines[0].startswith("project: reading 16 runs takes ") and "so alerts come late" in seen.lines[0]
+    assert seen.lines[1] == "project: alerts come in time again"
+
+
 def test_a_run_that_ended_while_nobody_watched_is_read_to_its_end_and_then_left_alone(tmp_path: Path) -> None:
     p = policy(CALM)
     run = ScriptedRun("a", rows([1.0] * 10 + [4.0] * 5))

@@ -9,22 +9,22 @@ import math
 import random
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from vitalsdsl.assignment import Assignment as Assignment
+from vitalsdsl.assignment import Shows as Shows
 from vitalsdsl.attachment import copy_of
 from vitalsdsl.delivery import Retry
 from vitalsdsl.dispatch import Dispatcher
 from vitalsdsl.errors import KeyRefused, RunGone, StateError, TrackerError
-from vitalsdsl.feeds import Feed, Target
+from vitalsdsl.feeds import Feed
 from vitalsdsl.journal import Journal, journal_of, signature
-from vitalsdsl.points import RunInfo
 from vitalsdsl.policy import LoadedPolicy
 from vitalsdsl.store import LEASE, STORE, Store
-from vitalsdsl.tracker import Port
 from vitalsdsl.troubles import MOST_PATIENT, Troubles
 from vitalsdsl.watched import Reading, Watched
 
@@ -62,38 +62,13 @@ _WORKERS = 8
 _dice = random.Random()
 
 
-@dataclass(frozen=True)
-class Assignment:
-    """A policy over all runs of a target. `ports` are what is told beside the run's own tracker: channels, control.
-
-    The looks at the target stand in the store under `reference`, so that the next watcher knows what is new since; under
-    none, they do not.
-    """
-
-    target: Target
-    policy: LoadedPolicy
-    ports: Callable[[RunInfo], Sequence[Port]] = lambda info: ()
-    reference: str = ""
-
-
-class Shows:
-    """Who is told what a watcher sees, for people to look at. Called from one thread; must not raise."""
-
-    def saw(self, run: Watched, reading: Reading) -> None:
-        """A run was read on."""
-
-    def found(self, reference: str, runs: Sequence[RunInfo]) -> None:
-        """A look at a target has found runs that were not known."""
-
-    def said(self, text: str) -> None:
-        """Something that people should know, in one line."""
-
-
 @dataclass(eq=False)
 class _Search:
     """The looks at one target. Where it `leads`, the readings of its runs follow each look at once.
 
-    `fresh` are the runs that the store does not know to be begun; it was last written to at `noted` (unix seconds).
+    `fresh` are the runs that the store does not know to be begun; it was last written to at `noted` (unix seconds). `due`
+    is when the next look is to begin, by the monotonic clock, and `late` by how many seconds the last one came later: it
+    `lags` where the readings before it take too long.
     """
 
     assignment: Assignment
@@ -101,6 +76,9 @@ class _Search:
     noted: float = 0.0
     fresh: set[str] = field(default_factory=set)
     leads: bool = False
+    due: float = math.inf
+    late: float = 0.0
+    lags: bool = False
     has_answered: bool = False
 
 
@@ -205,8 +183,7 @@ class Watcher:
 
     def _schedule(self, what: _Run | _Search, after: float) -> None:
         at = time.monotonic() + after
-        if isinstance(what, _Run):
-            what.due = at  # in place of the time that was set before, if any
+        what.due = at  # in place of the time that was set before, if any
         heapq.heappush(self._due, (at, next(self._count), what))
 
     def _start_what_is_due(self) -> None:
@@ -316,7 +293,21 @@ class Watcher:
         for run in runs:
             if run.due < math.inf and not run.failures and not run.is_elsewhere:
                 self._schedule(run, 0.0)
-        return min(FIND_EVERY, *(run.feed.interval for run in runs)) * _dice.uniform(0.9, 1.1)
+        between = min(run.feed.interval for run in runs)
+        self._say_lag(search, len(runs), between)
+        return between * _dice.uniform(0.9, 1.1)
+
+    def _say_lag(self, search: _Search, runs: int, between: float) -> None:
+        """The readings of a look are queued before the next look: where that comes late, so does what is told."""
+        search.late = max(0.0, time.monotonic() - search.due)
+        if not search.lags and search.late > between:
+            search.lags = True
+            took = search.late + between
+            text = f"reading {runs} runs takes {took:.0f} s, and not {between:.0f} s, so alerts come late"
+            self._shows.said(f"{search.assignment.reference}: {text}")
+        elif search.lags and search.late < between / 2:
+            search.lags = False
+            self._shows.said(f"{search.assignment.reference}: alerts come in time again")
 
     def _note(self, search: _Search) -> None:
         """Write down that the target was looked at, and what was found: also for who goes on after this process."""
@@ -417,7 +408,10 @@ class Watcher:
         elif reading.is_over:
             self._end(run)
         elif not once:
-            self._schedule(run, run.feed.interval * (2.0 if run.search.leads else _dice.uniform(0.9, 1.1)))
+            between = run.feed.interval
+            # Where looks lead, that is but for the case that they fail; a reading of its own costs more.
+            leads = run.search.leads
+            self._schedule(run, 2.0 * (between + run.search.late) if leads else between * _dice.uniform(0.9, 1.1))
         else:
             run.quiet = 0 if reading.rows else run.quiet + 1
             run.looks += 1
