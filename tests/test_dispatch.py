@@ -14,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.acting import QUICK, START, G, O, R, Y, change, dispatcher, policy, streams, three
+from vitalsdsl import delivery
 from vitalsdsl.decision import Decision
 from vitalsdsl.delivery import Retry
 from vitalsdsl.dispatch import Dispatcher
@@ -469,13 +470,18 @@ def test_what_is_refused_for_good_is_not_tried_again(caplog: pytest.LogCaptureFi
     assert port.calls == 1 and "cannot post `alert`: the key is refused (said once)" in caplog.text
 
 
-def test_a_port_that_asks_for_time_gets_it() -> None:
+@pytest.mark.parametrize(("soon", "is_said"), [(60.0, False), (0.2, True)])
+def test_a_port_that_asks_for_time_gets_it_and_that_is_said_only_where_it_is_long(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch, soon: float, is_said: bool
+) -> None:
+    monkeypatch.setattr(delivery, "SOON", soon)
     port = _Refusing(TrackerError("too many requests", retry_after=0.3))
     acts = dispatcher("rule a { when loss > 3 -> yellow }", port, start_worker=True)
     began = time.monotonic()
     acts.take([change("a", 1, Y)])
     assert acts.close(5.0)
     assert len(port.alerts) == 1 and time.monotonic() - began >= 0.3
+    assert ("too many requests; trying again" in caplog.text) == is_said
 
 
 def test_after_the_end_nothing_is_begun() -> None:

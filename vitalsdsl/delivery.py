@@ -34,6 +34,10 @@ MOST_WAITING = 1000
 """Jobs that may wait for one port; with a port that hangs, more are given up."""
 
 
+SOON = 60.0
+"""Seconds: a tracker that asks for no longer pause than this is waited for without a word."""
+
+
 @dataclass(frozen=True)
 class Retry:
     """How often, and for how long, a port that raises is asked again. Seconds; a pause is shortened at random, by up to
@@ -228,8 +232,9 @@ class Delivery:
                 if isinstance(error, TrackerError) and error.is_final and not self._may_pass(job, error):
                     self._say(job, "", str(error))
                     return Outcome("failed", why)
-                self._say(job, type(error).__name__, f"{error or why}; trying again")
                 asked = error.retry_after if isinstance(error, TrackerError) else None
+                if asked is None or asked > SOON:
+                    self._say(job, type(error).__name__, f"{error or why}; trying again")
             pause = max(self._retry.pause(failures), asked or 0.0)
             if failures >= self._retry.attempts or time.monotonic() - began + pause > self._retry.total:
                 self._say(job, "", f"given up after {failures} tries: {why}")
