@@ -4,7 +4,7 @@ VENV ?= .venv
 BIN = $(VENV)/bin
 PIP = $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
-.PHONY: demo test lint wheel-test matrix update clean
+.PHONY: demo test lint wheel-test matrix trials update clean
 
 demo: $(VENV)/demo-installed
 	$(BIN)/vitals demo
@@ -30,6 +30,10 @@ wheel-test: $(VENV)/dev-installed
 matrix: $(VENV)/dev-installed
 	$(BIN)/python tests/wandb/older_sdks.py
 	$(BIN)/python -m tests.mlflow.older_versions
+
+# Whole fleets under one watcher, measured: some minutes, and not part of `test`.
+trials: $(VENV)/dev-installed
+	$(BIN)/python -m tests.trials.wandb_fleet
 
 update: $(VENV)/dev-installed
 	$(BIN)/python -m pytest --update

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -14,9 +15,10 @@ from vitalsdsl.policy import LoadedPolicy
 from vitalsdsl.tracker import Port
 from vitalsdsl_wandb.address import Address
 from vitalsdsl_wandb.facts import definitions, last_step, parse_config, when
-from vitalsdsl_wandb.graphql import MOST_BYTES, GraphQL, TooLarge
+from vitalsdsl_wandb.graphql import FEW, MOST_BYTES, GraphQL, TooLarge
 from vitalsdsl_wandb.kept import KeptRow, KeptRows, axis_steps, parse_rows
 from vitalsdsl_wandb.outside import OutsidePort
+from vitalsdsl_wandb.pages import PARTS, ProjectPages, Steps, Told
 from vitalsdsl_wandb.progress import Mark, Progress
 
 FINAL = frozenset({"finished", "failed", "killed"})
@@ -29,7 +31,9 @@ LOST_FOR = 3600.0
 INTERVAL = 15.0
 """Seconds: runs send what they log that often, so asking more often shows nothing more."""
 
-FEW = 100
+READ_ANYWAY = 300.0
+"""Seconds after which a run is read though a list of runs counts no new rows of it: its history may have been rewritten."""
+
 SLOWER = 4
 """Where the server says that few questions are left, they come so many times slower."""
 
@@ -39,10 +43,10 @@ _MOST_DOUBTS = 3
 _LARGE = 16 * 2**20
 _WIDEST = 2**31 - 1
 
-_PAGE = """query HistoryPage($entity: String!, $project: String!, $run: String!, $minStep: Int64!, $maxStep: Int64!, \
-$pageSize: Int!, $first: Boolean!) { project(name: $project, entityName: $entity) { run(name: $run) { state \
-heartbeatAt historyKeys config @include(if: $first) \
-history(minStep: $minStep, maxStep: $maxStep, samples: $pageSize) } } }"""
+_PAGE = f"""query HistoryPage($entity: String!, $project: String!, $run: String!, $minStep: Int64!, $maxStep: Int64!, \
+$pageSize: Int!, $first: Boolean!) {{ project(name: $project, entityName: $entity) {{ run(name: $run) {{ {PARTS} \
+config @include(if: $first) \
+history(minStep: $minStep, maxStep: $maxStep, samples: $pageSize) }} }} }}"""
 
 
 @dataclass
@@ -59,6 +63,12 @@ class _Page:
     times: dict[int, list[float | None]] = field(default_factory=dict)
 
 
+def _range(progress: Progress) -> tuple[int, int]:
+    """The steps that reading on asks for: at the end of the history, the newest rows once more."""
+    low = progress.tail[0].step if progress.is_at_end and progress.marks else progress.next
+    return low, progress.next + progress.width
+
+
 class WandbFeed:
     """A run of W&B.
 
@@ -68,7 +78,20 @@ class WandbFeed:
     rewind). Who reads anew from the begin is told again of the rewinds that this feed, or its cursor, knows of.
     """
 
-    def __init__(self, client: GraphQL, address: Address, wanted: Wanted, config: object = None) -> None:
+    def __init__(
+        self,
+        client: GraphQL,
+        address: Address,
+        wanted: Wanted,
+        config: object = None,
+        listed: ProjectPages | None = None,
+    ) -> None:
+        self._listed = listed
+        self._told: Told | None = None
+        self._quiet_at: tuple[str, int | None] | None = None
+        self._read = -math.inf
+        self.wish: Steps | None = None
+        """The steps that the next reading will ask for; None where it is not at the end of the history."""
         self._client = client
         self._wanted = wanted
         self._config = parse_config(config)
@@ -97,13 +120,42 @@ class WandbFeed:
     def close(self) -> None:
         """The connection belongs to the target."""
 
+    def told(self, told: Told) -> None:
+        """How the run stands by a list of runs: for the next reading, which then may have nothing to ask."""
+        self._told = told
+
+    def is_quiet(self, state: str, lines: int | None) -> bool:
+        """Whether the newest reading found nothing when the run stood like this, so that there is nothing to be read now."""
+        if self._listed is None or not self._listed.counts_hold or lines is None or state in FINAL | LOST:
+            return False
+        return self._quiet_at == (state, lines) and time.monotonic() - self._read < READ_ANYWAY
+
     def read(self, cursor: Cursor | None) -> Batch:
         progress = Progress.of(cursor) if cursor is not None else Progress(rewinds=[*self._rewinds])
+        told, self._told = self._told, None
+        if told is not None and progress.is_at_end and self.is_quiet(told.state, told.lines):
+            return Batch((), progress.cursor())
+        batch = self._read_on(progress, told)
+        self._note(progress, told, batch)
+        return batch
+
+    def _note(self, progress: Progress, told: Told | None, batch: Batch) -> None:
+        """Keep what spares the next reading its question."""
+        stood = (told.state, told.lines) if told is not None else None
+        is_at_end = progress.is_at_end and not self.is_unsure
+        if batch.events and self._listed is not None and stood is not None and stood == self._quiet_at:
+            self._listed.counts_hold = False
+        self._quiet_at = stood if is_at_end and not batch.events else None
+        self._read = time.monotonic()
+        self.wish = Steps(self.address.run, *_range(progress)) if is_at_end else None
+
+    def _read_on(self, progress: Progress, told: Told | None) -> Batch:
         self._rewinds = progress.rewinds
         notes: list[str] = []
         self.is_unsure = False
         for _ in range(_MOST_ASKED):
-            page = self._page(progress)
+            page = self._page(progress, told)
+            told = None
             if progress.is_at_end:
                 gone_back = self._gone_back(progress, page)
                 if gone_back is not None:
@@ -120,8 +172,12 @@ class WandbFeed:
 
     # ---------------------------------------------------------------- asking
 
-    def _page(self, progress: Progress) -> _Page:
-        low = progress.tail[0].step if progress.is_at_end and progress.marks else progress.next
+    def _page(self, progress: Progress, told: Told | None) -> _Page:
+        low, high = _range(progress)
+        if told is not None and told.pages is not None:
+            run = told.pages.take(Steps(self.address.run, low, high))
+            if run is not None:
+                return self._page_of(run, low, high)
         while True:
             most = _LARGE if progress.width > 1 else MOST_BYTES
             try:
@@ -141,6 +197,9 @@ class WandbFeed:
             raise RunGone(f"run {where.run} is not, or no longer, in {where.entity}/{where.project}")
         if first and run.get("config"):
             self._config = parse_config(run["config"])
+        return self._page_of(run, low, high)
+
+    def _page_of(self, run: dict[str, Any], low: int, high: int) -> _Page:
         lines = run.get("history")
         if lines is not None and not isinstance(lines, list):
             raise TrackerError("W&B answers with a history that is none")

@@ -20,12 +20,19 @@ CONNECT = 10.0
 TIMEOUT = 30.0
 """Seconds for a whole answer, however it drips."""
 
+FEW = 100
+"""So few questions left (of a thousand) are kept for what cannot wait."""
+
 MOST_BYTES = 64 * 2**20
 """Answers that are larger are not taken in."""
 
 
 class TooLarge(TrackerError):
     """An answer has more bytes than were to be taken in: ask for less."""
+
+
+class Refused(TrackerError):
+    """The server answers, and has no answer to this question."""
 
 
 class GraphQL:
@@ -42,6 +49,7 @@ class GraphQL:
         self._is_refused = False
         self._session = requests.Session()
         self._quiet_until = 0.0
+        self._reset = 0.0
         self.remaining = math.inf
         """How many questions the server has left for us, where it says so (of a thousand)."""
         self.clock = 0.0
@@ -53,12 +61,17 @@ class GraphQL:
             self._server = find_server()
         return self._server
 
-    def ask(self, question: str, variables: Mapping[str, Any], *, most: int = MOST_BYTES) -> dict[str, Any]:
-        """The `data` of an answer. Raises TrackerError, TooLarge beyond `most` bytes."""
+    def ask(
+        self, question: str, variables: Mapping[str, Any], *, most: int = MOST_BYTES, can_wait: bool = False
+    ) -> dict[str, Any]:
+        """The `data` of an answer. What `can_wait` is not asked while few questions are left: the others come first.
+
+        Raises TrackerError, TooLarge beyond `most` bytes."""
         server = self.server
         if self._key is None or self._is_refused:
             self._key, self._is_refused = find_key(server), False
-        left = self._quiet_until - time.monotonic()
+        is_short = can_wait and self.remaining < FEW
+        left = max(self._quiet_until, self._reset if is_short else 0.0) - time.monotonic()
         if left > 0:
             raise TrackerError(f"W&B at {server.host} wants to be left alone for a while", retry_after=left)
         try:
@@ -93,8 +106,10 @@ class GraphQL:
         wait = _wait(headers)
         remaining = number(headers.get("RateLimit-Remaining", ""))
         self.remaining = math.inf if remaining is None else remaining
+        if wait is not None:
+            self._reset = time.monotonic() + wait
         if wait is not None and (status == 429 or self.remaining <= 0):
-            self._quiet_until = time.monotonic() + wait
+            self._quiet_until = self._reset
         if status == 429:
             raise TrackerError(f"W&B at {server.host} is asked too often", retry_after=wait)
         if status in (401, 403):
@@ -105,14 +120,14 @@ class GraphQL:
             raise TrackerError(f"W&B at {server.host} fails ({status})", retry_after=wait)
         if status != 200:
             text = "is WANDB_BASE_URL right?" if status != 400 else self._said(body)
-            raise TrackerError(f"W&B at {server.host} does not take the question ({status}): {text}", is_final=True)
+            raise Refused(f"W&B at {server.host} does not take the question ({status}): {text}", is_final=True)
         try:
             answer = json.loads(body)
         except ValueError as error:
             raise TrackerError(f"W&B at {server.host} gives half an answer, or one that is no JSON") from error
         data = answer.get("data") if isinstance(answer, dict) else None
         if not isinstance(data, dict) or (answer.get("errors") and not any(data.values())):
-            raise TrackerError(f"W&B at {server.host} gives no data: {self._said(body)}")
+            raise Refused(f"W&B at {server.host} gives no data: {self._said(body)}")
         return data
 
     def _said(self, body: bytes) -> str:

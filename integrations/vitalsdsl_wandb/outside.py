@@ -61,7 +61,7 @@ class OutsidePort(Port):
 
     def tag_level(self, level: Level) -> None:
         for _ in range(_TRIES):
-            run = self._run()
+            run = self._run(can_wait=True)
             before = list(run.get("tags") or ())
             after = list(with_level(before, level))
             if sorted(before) == sorted(after):
@@ -105,11 +105,10 @@ class OutsidePort(Port):
         logger.warning("vitals: asked W&B to stop run %s (rule %s): it ends at its next report, unless it swallows "
                        "the interrupt", self._address.run, request.rule)  # fmt: skip
 
-    def _run(self) -> dict[str, Any]:
+    def _run(self, *, can_wait: bool = False) -> dict[str, Any]:
         where = self._address
-        project = self._client.ask(_RUN, {"entity": where.entity, "project": where.project, "run": where.run}).get(
-            "project"
-        )
+        asked = {"entity": where.entity, "project": where.project, "run": where.run}
+        project = self._client.ask(_RUN, asked, can_wait=can_wait).get("project")
         run = project.get("run") if isinstance(project, dict) else None
         if not isinstance(run, dict) or not run.get("id"):
             raise RunGone(f"run {where.run} is not, or no longer, in {where.entity}/{where.project}")

@@ -13,12 +13,14 @@ from typing import Any
 
 from vitalsdsl.errors import RunGone, SourceError, TrackerError
 from vitalsdsl.feeds import Cursor, Target, Wanted
-from vitalsdsl.points import Rewind, Row, RunInfo
+from vitalsdsl.points import Rewind, Row, RunInfo, number
 from vitalsdsl.sources import Recording
+from vitalsdsl.watcher import MANY
 from vitalsdsl_wandb.address import Address, parse
 from vitalsdsl_wandb.facts import when
 from vitalsdsl_wandb.feed import WandbFeed
 from vitalsdsl_wandb.graphql import GraphQL
+from vitalsdsl_wandb.pages import ProjectPages, Told
 
 ACTIVE = ("running", "pending", "preempting", "preempted")
 """The states of runs that go on. What else starts is seen by when it was made."""
@@ -36,7 +38,7 @@ _sleep = time.sleep
 
 _RUNS = """query Runs($entity: String!, $project: String!, $filters: JSONString, $order: String, $cursor: String, \
 $perPage: Int!) { project(name: $project, entityName: $entity) { runs(filters: $filters, order: $order, \
-after: $cursor, first: $perPage) { edges { node { name state createdAt tags } } pageInfo { endCursor hasNextPage } } } }"""
+after: $cursor, first: $perPage) { edges { node { name state createdAt tags historyLineCount } } pageInfo { endCursor hasNextPage } } } }"""
 
 
 _PROJECTS = """query GetProjects($entity: String, $cursor: String, $perPage: Int = 50) { models(entityName: $entity, \
@@ -152,6 +154,9 @@ class ProjectTarget:
     single question: what goes on, and what was made since the newest run that was seen, so that a run that lasts less
     than the time between two looks is found too. A run that has ended is found until all of it has been read, and again
     when it is resumed. What had ended before the first look of all is left alone.
+
+    The same question says how many rows each run has: of many runs, those that have no new ones are not asked about, and
+    the others some at a time.
     """
 
     def __init__(self, client: GraphQL, address: Address, wanted: Wanted) -> None:
@@ -159,6 +164,7 @@ class ProjectTarget:
         self._address = address
         self._wanted = wanted
         self._feeds: dict[str, tuple[str, WandbFeed]] = {}
+        self._pages = ProjectPages(client, address)
         self._newest: datetime | None = None
         self._since = _time(wanted.ended_after)
         self._begun = [uri.rpartition("/")[2] for uri in sorted(wanted.begun) if uri.startswith(f"{address.uri}/")]
@@ -170,7 +176,7 @@ class ProjectTarget:
 
     @property
     def tells_feeds(self) -> bool:
-        return False
+        return len(self._feeds) >= MANY
 
     def find(self) -> Sequence[WandbFeed]:
         is_first = self._newest is None
@@ -184,16 +190,31 @@ class ProjectTarget:
         for name in (*begun, *fresh):
             if name in details or name in begun:  # one that is gone says so when it is read
                 address = Address(self._address.entity, self._address.project, name)
-                feed = WandbFeed(self._client, address, self._wanted, details.get(name, {}).get("config"))
+                config = details.get(name, {}).get("config")
+                feed = WandbFeed(self._client, address, self._wanted, config, self._pages)
                 self._feeds[name] = (fresh.get(name, ""), feed)
         self._begun = []
         self._since = newest if self._since is None else self._since
         self._newest = max([newest, *(when(node.get("createdAt")) or newest for node in nodes)])
         self._let_go(active)
+        if self.tells_feeds:
+            self._tell(nodes)
         return [feed for _, feed in sorted(self._feeds.values(), key=lambda one: (one[0], one[1].uri))]
 
     def close(self) -> None:
         self._client.close()
+
+    def _tell(self, nodes: Sequence[Mapping[str, Any]]) -> None:
+        """Tell the feeds how their runs stand, and where those that have something new find it."""
+        stand: dict[str, tuple[str, int | None]] = {}
+        for node in nodes:
+            lines = number(node.get("historyLineCount"))
+            stand[node["name"]] = str(node.get("state")), None if lines is None else int(lines)
+        feeds = [(name, self._feeds[name][1]) for name in stand if name in self._feeds]
+        wanted = [feed.wish for name, feed in feeds if feed.wish is not None and not feed.is_quiet(*stand[name])]
+        pages = self._pages.share(wanted)
+        for name, feed in feeds:
+            feed.told(Told(*stand[name], pages.get(name)))
 
     def _let_go(self, active: set[str]) -> None:
         """Forget runs whose end has been read, unless those are wanted too."""
@@ -280,7 +301,7 @@ class ProjectsTarget:
 
     @property
     def tells_feeds(self) -> bool:
-        return False
+        return any(project.tells_feeds for project in self._projects.values())
 
     def find(self) -> Sequence[WandbFeed]:
         began = self._client.clock or time.time()

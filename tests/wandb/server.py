@@ -8,7 +8,9 @@ no test of the product may rest on them:
 
 - how a run that is resumed, rewound or written by two processes at once merges its summary, config and tags;
 - that an alert of the same title is never suppressed;
-- that `lastStep` and the rows of a page always agree (faults make them disagree on purpose);
+- that `lastStep`, `historyLineCount` and the rows of a page always agree (faults make them disagree on purpose);
+- how many runs one question may be about, each under an alias (here any number; `most_aliases` sets a bound);
+- over how many seconds the service counts the questions of which it allows a number (here a minute, by `limit`);
 - in which words errors are said.
 
 `faults` are taken one by one: `server.fail("HistoryPage", status=429, headers={"Retry-After": "2"})`. `asked` lists the
@@ -67,18 +69,29 @@ class Run:
 
     def log(self, *rows: Json) -> None:
         """Put rows into the history, as a trainer would; `_step` counts on, `_timestamp` is now."""
-        newest = max((step for step, _ in self.rows()), default=-1)
+        newest = self.newest()
         for row in rows:
             newest += 1
             self.lines.append(json.dumps({"_step": newest, "_timestamp": time.time(), **row}))
         self.heartbeat = time.time()
 
+    def count(self) -> int:
+        return len(self.lines)
+
+    def newest(self) -> int:
+        """The last step; -1 before the first."""
+        return max((step for step, _ in self.rows()), default=-1)
+
+    def between(self, low: int, high: int) -> list[str]:
+        """The rows of a range of steps (without `high`), in the order of their steps."""
+        return [line for _, line in sorted((r for r in self.rows() if low <= r[0] < high), key=lambda row: row[0])]
+
+    def keys(self) -> Json:
+        found = [*json.loads(self.lines[-1])] if self.lines else []
+        return {key: {"typeCounts": [{"type": "number", "count": 1}]} for key in found}
+
     def node(self) -> Json:
-        keys: Json = {}
-        steps = [step for step, _ in self.rows()]
-        for line in self.lines[-1:]:
-            keys = {key: {"typeCounts": [{"type": "number", "count": 1}]} for key in json.loads(line)}
-        last = self.last_step if self.last_step is not None else max(steps, default=-1)
+        last = self.last_step if self.last_step is not None else self.newest()
         return {
             "id": self.id,
             "name": self.name,
@@ -92,8 +105,8 @@ class Run:
             "createdAt": iso(self.created),
             "heartbeatAt": iso(self.heartbeat),
             "stopped": self.stopped,
-            "historyLineCount": len(self.lines),
-            "historyKeys": {"sets": [], "keys": keys, "lastStep": last} if self.lines else None,
+            "historyLineCount": self.count(),
+            "historyKeys": {"sets": [], "keys": self.keys(), "lastStep": last} if self.count() else None,
             "sweepName": None,
             "group": None,
             "jobType": None,
@@ -131,6 +144,10 @@ class Server:
         self.faults: list[tuple[str, Fault]] = []
         self.before: dict[str, Callable[[Json], None]] = {}
         self.headers: dict[str, str] = {}
+        self.most_aliases = 10_000
+        self.limit: int | None = None
+        self.refused = 0
+        self._window = (0.0, 0)
         self.key = KEY
         self.lock = threading.RLock()
         self._http = _Http(("127.0.0.1", 0), type("Bound", (_Handler,), {"server_of": self}))
@@ -167,6 +184,18 @@ class Server:
                     return fault
         return None
 
+    def allowance(self) -> dict[str, str]:
+        """What is said of the limit with each answer; nothing where there is none."""
+        if self.limit is None:
+            return {}
+        with self.lock:
+            began, count = self._window
+            if time.monotonic() - began >= 60.0:
+                began, count = time.monotonic(), 0
+            self._window = began, count + 1
+            reset = max(0.0, 60.0 - (time.monotonic() - began))
+        return {"RateLimit-Remaining": str(self.limit - count - 1), "RateLimit-Reset": f"{reset:.0f}"}
+
     # ---------------------------------------------------------------- operations
 
     def answer(self, operation: str, query: str, variables: Json) -> Json:
@@ -180,6 +209,8 @@ class Server:
             if method is None:
                 self.unknown.append(operation)
                 return {"errors": [{"message": f"no answer for {operation}"}], "data": None}
+            if len(re.findall(r"\w+: run\(", query)) > self.most_aliases:
+                return {"errors": [{"message": "the query is too complex"}], "data": None}
             return {"data": method(variables, query)}
 
     def _named(self, given: Json) -> Run | None:
@@ -278,13 +309,19 @@ class Server:
         run = self._named(given)
         if run is None:
             return {"project": {"run": None}}
-        rows = sorted(
-            (row for row in run.rows() if given["minStep"] <= row[0] < given["maxStep"]), key=lambda row: row[0]
+        return {"project": {"run": _with_history(run, given["minStep"], given["maxStep"], given["pageSize"])}}
+
+    def do_HistoryPages(self, given: Json, query: str) -> Json:
+        """Pages of several runs, each under a name of its own, as GraphQL has it."""
+        parts = re.findall(
+            r"(\w+): run\(name: \$(\w+)\) \{[^{}]*history\(minStep: \$(\w+), maxStep: \$(\w+), samples: \$(\w+)\)",
+            query,
         )
-        if len(rows) > given["pageSize"]:
-            every = len(rows) / given["pageSize"]
-            rows = [rows[int(at * every)] for at in range(given["pageSize"])]
-        return {"project": {"run": {**run.node(), "history": [line for _, line in rows]}}}
+        found: Json = {}
+        for alias, name, *numbers in parts:
+            run = self._named({**given, "run": given[name]})
+            found[alias] = None if run is None else _with_history(run, *(given[number] for number in numbers))
+        return {"project": found}
 
     def do_Runs(self, given: Json, query: str) -> Json:
         wanted = json.loads(given.get("filters") or "{}")
@@ -360,9 +397,14 @@ class _Handler(BaseHTTPRequestHandler):
         asked = json.loads(body)
         named = re.search(r"(?:query|mutation)\s+(\w+)", asked["query"])
         operation = asked.get("operationName") or (named[1] if named else "")
+        allowed = server.allowance()
+        if allowed.get("RateLimit-Remaining", "").startswith("-"):
+            server.refused += 1
+            self._send(429, {"errors": [{"message": "rate limit exceeded"}]}, {**allowed, "RateLimit-Remaining": "0"})
+            return
         fault = server.take_fault(operation)
         if fault is None:
-            self._send(200, server.answer(operation, asked["query"], asked.get("variables") or {}))
+            self._send(200, server.answer(operation, asked["query"], asked.get("variables") or {}), allowed)
             return
         answer: Json = {"errors": [{"message": f"injected; the key is {server.key}"}]}
         if fault.status == 200 or fault.after:
@@ -400,18 +442,27 @@ class _Handler(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         self._send(404, {})
 
-    def _send(self, status: int, answer: Json) -> None:
+    def _send(self, status: int, answer: Json, headers: Mapping[str, str] | None = None) -> None:
         body = json.dumps(answer).encode()
         self.send_response(status)
         self.send_header("Content-Type", "application/json")
         self.send_header("Content-Length", str(len(body)))
-        for name, value in self.server_of.headers.items():
+        for name, value in {**self.server_of.headers, **(headers or {})}.items():
             self.send_header(name, value)
         self.end_headers()
         self.wfile.write(body)
 
     def log_message(self, *_: object) -> None:
         pass
+
+
+def _with_history(run: Run, low: int, high: int, samples: int) -> Json:
+    """A run with a range of its rows, of which some are left out where there are more than were asked for."""
+    lines = run.between(low, high)
+    if len(lines) > samples:
+        every = len(lines) / samples
+        lines = [lines[int(at * every)] for at in range(samples)]
+    return {**run.node(), "history": lines}
 
 
 @functools.cache
