@@ -19,7 +19,7 @@ from vitalsdsl_wandb.recorded import read
 from vitalsdsl.errors import VitalsError
 from vitalsdsl.points import Row
 
-VERSIONS = ("0.16.6", "0.18.7", "0.22.3", "0.30.0", "0.31.0")
+VERSIONS = ("0.13.9", "0.16.6", "0.18.7", "0.22.3", "0.30.0", "0.31.0")
 
 TRAINING = """
 import math
@@ -72,8 +72,8 @@ def differences(version: str, folder: Path) -> list[str]:
     """What is read otherwise than it was logged, the first few of it."""
     venv.create(folder / "venv", with_pip=True)
     python = folder / "venv" / "bin" / "python"
-    # 0.16 needs what later releases of numpy and setuptools have dropped.
-    old = ["numpy<2", "setuptools<80"] if version.startswith("0.16.") else ["numpy"]
+    # Releases of before 0.17 need what later ones of numpy and setuptools have dropped.
+    old = ["numpy<2", "setuptools<80"] if version.startswith(("0.13.", "0.16.")) else ["numpy"]
     install = [python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", f"wandb=={version}", *old]
     subprocess.run(install, check=True)
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
