@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 from collections.abc import Sequence
@@ -17,8 +18,9 @@ from vitalsdsl import troubles, watcher
 from vitalsdsl.errors import TrackerError
 from vitalsdsl.memory import Memory
 from vitalsdsl.policy import LoadedPolicy
+from vitalsdsl.rules import Level
 from vitalsdsl.store import Store, last_visit
-from vitalsdsl.tracker import Alert
+from vitalsdsl.tracker import Ability, Alert, PolicyCopy
 from vitalsdsl.watcher import Assignment, Watcher
 
 CALM = "policy p\nrule spike { when loss > 3 for 3 steps -> orange }"
@@ -130,6 +132,55 @@ class Refusing(Memory):
         if self.refuses:
             raise TrackerError("not now")
         super().alert(alert)
+
+
+class _Shelf(Memory):
+    """A tracker whose tags and copies outlast the process, and that takes none while there is a file that says so."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(can=[Ability.POLICY, Ability.TAG])
+        self.folder = folder
+
+    def record_policy(self, policy: PolicyCopy) -> None:
+        self._write("policies", policy.digest)
+
+    def tag_level(self, level: Level) -> None:
+        self._write("tags", level.word)
+
+    def _write(self, name: str, text: str) -> None:
+        with (self.folder / "asked").open("a") as file:
+            file.write(name + "\n")
+        if (self.folder / "closed").exists():
+            raise TrackerError("not now")
+        with (self.folder / name).open("a") as file:
+            file.write(text + "\n")
+
+
+def test_a_policy_that_a_tracker_refused_is_put_on_the_run_by_the_next_process_and_then_no_more(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(watcher, "_AT_THE_END", 0.5)
+    p = policy(CALM)
+
+    def watch_in_a_child() -> list[str]:
+        """What was asked of the tracker by a process of its own."""
+        (tmp_path / "asked").write_text("")
+        child = os.fork()
+        if not child:
+            try:
+                run = ScriptedRun("a", rows([1.0] * 10), shown=10, port=_Shelf(tmp_path))
+                watching(ScriptedTarget(run, is_open=True), tmp_path / "home", p)[0].run(once=True)
+            finally:
+                os._exit(0)
+        os.waitpid(child, 0)
+        return (tmp_path / "asked").read_text().split()
+
+    (tmp_path / "closed").touch()
+    assert "policies" in watch_in_a_child() and not (tmp_path / "policies").exists()
+    (tmp_path / "closed").unlink()
+    assert watch_in_a_child() == ["policies", "tags"]
+    assert (tmp_path / "policies").read_text().split() == [p.digest]
+    assert watch_in_a_child() == []
 
 
 def test_an_alert_that_could_not_be_delivered_is_when_the_watcher_comes_again(

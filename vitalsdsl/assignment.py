@@ -1,9 +1,11 @@
-"""What a watcher is given: policies over targets, and who is told what it sees."""
+"""What a watcher is given: policies over targets, who is told what it sees, and how the looks at a target go."""
 
 from __future__ import annotations
 
+import math
+import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from vitalsdsl.feeds import Target
 from vitalsdsl.points import RunInfo
@@ -37,3 +39,37 @@ class Shows:
 
     def said(self, text: str) -> None:
         """Something that people should know, in one line."""
+
+
+@dataclass(eq=False)
+class Search:
+    """The looks at one target. Where it `leads`, the readings of its runs follow each look at once.
+
+    `fresh` are the runs that the store does not know to be begun; it was last written to at `noted` (unix seconds). `due`
+    is when the next look is to begin, by the monotonic clock, and `late` by how many seconds the last one came later: it
+    `lags` where the readings before it take too long.
+    """
+
+    assignment: Assignment
+    began: float = 0.0
+    noted: float = 0.0
+    fresh: set[str] = field(default_factory=set)
+    leads: bool = False
+    due: float = math.inf
+    late: float = 0.0
+    lags: bool = False
+    has_answered: bool = False
+
+    def lag(self, runs: int, between: float) -> str | None:
+        """What is to be said of how late this look comes: the readings of the one before are queued before it, so that
+        what is told comes late as well. None where nothing has changed."""
+        self.late = max(0.0, time.monotonic() - self.due)
+        name = self.assignment.reference
+        if not self.lags and self.late > between:
+            self.lags = True
+            took = self.late + between
+            return f"{name}: reading {runs} runs takes {took:.0f} s, and not {between:.0f} s, so alerts come late"
+        if self.lags and self.late < between / 2:
+            self.lags = False
+            return f"{name}: alerts come in time again"
+        return None

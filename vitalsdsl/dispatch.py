@@ -9,9 +9,10 @@ import os
 import time
 import weakref
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import groupby
+from typing import Protocol
 
 from vitalsdsl import messages, rules
 from vitalsdsl.actions.base import Effect, registry
@@ -33,6 +34,15 @@ REQUEST_LIFETIME = 600.0
 """Seconds after which the training side refuses a request that nobody has taken."""
 
 _AT_EXIT = 5.0
+
+
+class Landed(Protocol):
+    """What has been done that is to be done once, in words: any set of texts will do. Asked and told from several threads;
+    must not raise where it is told."""
+
+    def __contains__(self, what: str, /) -> bool: ...
+
+    def add(self, what: str, /) -> None: ...
 
 
 class Dispatcher:
@@ -151,13 +161,17 @@ class Dispatcher:
             if self._decider.shown(self._clock()) != self._shown:
                 self._submit([], self._tag_jobs())
 
-    def record_policy(self, policy: PolicyCopy) -> None:
-        """Keep a copy of the policy with the run."""
+    def record_policy(self, policy: PolicyCopy, landed: Landed | None = None) -> None:
+        """Keep a copy of the policy with the run. What is among `landed` is not done again, and what is done is added to
+        it, in the thread of its port."""
         if os.getpid() == self._pid:
             able = self._able(Ability.POLICY)
             jobs = [Job(port, "keep the policy", partial(port.record_policy, policy)) for port in able]
             # The tags as well, green though they be: a run that is well is told from one that is not watched.
-            self._submit([], jobs + self._tag_jobs())
+            jobs += self._tag_jobs()
+            if landed is not None:
+                jobs = [replace(job, act=partial(_land, job, landed)) for job in jobs if _words(job) not in landed]
+            self._submit([], jobs)
 
     def flush(self, timeout: float = 10.0) -> bool:
         """Wait until all that was decided is done; False where the time was too short."""
@@ -318,6 +332,16 @@ def _reached(ports: Sequence[Port]) -> dict[str, tuple[str, ...]]:
 def _tag(port: Port, level: Level, firing: Mapping[str, str]) -> None:
     port.tag_level(level)
     port.tag_rules(firing)
+
+
+def _words(job: Job) -> str:
+    return f"{job.port.name}: {job.what}"
+
+
+def _land(job: Job, landed: Landed) -> object:
+    said = job.act()
+    landed.add(_words(job))
+    return said
 
 
 def _close(dispatcher: weakref.ref[Dispatcher]) -> None:

@@ -1,7 +1,7 @@
 """What a watcher remembers of its runs between readings and between processes: one SQLite file, no set-up.
 
 For each run and policy: the cursor of its feed and the state of its rules, which belong together and are written
-together. What was decided is not here but in the run's journal, which is written first: a watcher that dies in between
+together; and what has been put on the run that is to be there once, such as the policy's copy. What was decided is not here but in the run's journal, which is written first: a watcher that dies in between
 reads some points again, comes to the same transitions, and finds that they have been dealt with.
 """
 
@@ -50,6 +50,7 @@ CREATE TABLE IF NOT EXISTS runs (
 );
 CREATE TABLE IF NOT EXISTS leases (uri TEXT, digest TEXT, holder TEXT, until REAL, PRIMARY KEY (uri, digest));
 CREATE TABLE IF NOT EXISTS visits (target TEXT, digest TEXT, first REAL, at REAL, PRIMARY KEY (target, digest));
+CREATE TABLE IF NOT EXISTS landed (uri TEXT, digest TEXT, what TEXT, PRIMARY KEY (uri, digest, what));
 CREATE TABLE IF NOT EXISTS begun (target TEXT, digest TEXT, uri TEXT, PRIMARY KEY (target, digest, uri));
 """
 
@@ -222,6 +223,22 @@ class Store:
         """A run has been read to its end, or is there no longer. Where that cannot be written it is looked at once more."""
         with self._lock, contextlib.suppress(sqlite3.Error):
             self._db.execute("DELETE FROM begun WHERE uri = ? AND digest = ?", (uri, digest))
+
+    def has_landed(self, uri: str, digest: str, what: str) -> bool:
+        """Whether something that is to be on a run once was put there. Raises StateError where the file cannot be read."""
+        try:
+            with self._lock:
+                found = self._db.execute(
+                    "SELECT 1 FROM landed WHERE uri = ? AND digest = ? AND what = ?", (uri, digest, what)
+                ).fetchone()
+        except sqlite3.Error as error:
+            raise StateError(f"{self._path} cannot be read: {error}") from error
+        return found is not None
+
+    def land(self, uri: str, digest: str, what: str) -> None:
+        """Something was put on a run. Where that cannot be written it is put there once more."""
+        with self._lock, contextlib.suppress(sqlite3.Error):
+            self._db.execute("INSERT OR IGNORE INTO landed VALUES (?, ?, ?)", (uri, digest, what))
 
     @contextlib.contextmanager
     def _whole(self) -> Iterator[None]:

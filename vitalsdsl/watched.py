@@ -7,8 +7,9 @@ import math
 import time
 from dataclasses import dataclass, field
 
+from vitalsdsl.attachment import copy_of
 from vitalsdsl.decision import Decision
-from vitalsdsl.dispatch import Dispatcher
+from vitalsdsl.dispatch import Dispatcher, Landed
 from vitalsdsl.errors import StateError
 from vitalsdsl.feeds import Batch, Cursor, Feed
 from vitalsdsl.journal import Journal
@@ -50,6 +51,21 @@ class Reading:
     notes: list[str] = field(default_factory=list)
     unsaved: StateError | None = None
     """Why the bookmark could not be written, where it could not: it is tried again, and the run is read on meanwhile."""
+
+
+@dataclass(frozen=True)
+class _Landed:
+    """What has been put on a run, as the store knows it."""
+
+    store: Store
+    uri: str
+    digest: str
+
+    def __contains__(self, what: str) -> bool:
+        return self.store.has_landed(self.uri, self.digest, what)
+
+    def add(self, what: str) -> None:
+        self.store.land(self.uri, self.digest, what)
 
 
 @dataclass
@@ -101,6 +117,12 @@ class Watched:
         self._heard = time.monotonic()
         self._take_up()
         self._is_history = from_now and not self.is_known
+
+    def introduce(self) -> None:
+        """Have the policy's copy, and the first tags, put on the run: tried again until they are there, if need be by the
+        process that comes after this one. Raises StateError where the store cannot be read."""
+        landed: Landed = set() if self._store is None else _Landed(self._store, self.feed.uri, self.policy.digest)
+        self._dispatcher.record_policy(copy_of(self.policy), landed)
 
     @property
     def is_known(self) -> bool:

@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import Any
 
 from vitalsdsl.assignment import Assignment as Assignment
+from vitalsdsl.assignment import Search
 from vitalsdsl.assignment import Shows as Shows
-from vitalsdsl.attachment import copy_of
 from vitalsdsl.delivery import Retry
 from vitalsdsl.dispatch import Dispatcher
 from vitalsdsl.errors import KeyRefused, RunGone, StateError, TrackerError
@@ -63,33 +63,13 @@ _dice = random.Random()
 
 
 @dataclass(eq=False)
-class _Search:
-    """The looks at one target. Where it `leads`, the readings of its runs follow each look at once.
-
-    `fresh` are the runs that the store does not know to be begun; it was last written to at `noted` (unix seconds). `due`
-    is when the next look is to begin, by the monotonic clock, and `late` by how many seconds the last one came later: it
-    `lags` where the readings before it take too long.
-    """
-
-    assignment: Assignment
-    began: float = 0.0
-    noted: float = 0.0
-    fresh: set[str] = field(default_factory=set)
-    leads: bool = False
-    due: float = math.inf
-    late: float = 0.0
-    lags: bool = False
-    has_answered: bool = False
-
-
-@dataclass(eq=False)
 class _Run:
     """A run that is known, and how it goes with it. `watched` is there while it is read, and given up when it ends.
 
     `due` is when it is read next, by the monotonic clock; infinity while it is being read, or is not to be.
     """
 
-    search: _Search
+    search: Search
     feed: Feed
     watched: Watched | None = None
     due: float = math.inf
@@ -135,7 +115,7 @@ class Watcher:
         shows: Shows | None = None,
         workers: int = _WORKERS,
     ) -> None:
-        self._searches = [_Search(assignment) for assignment in assignments]
+        self._searches = [Search(assignment) for assignment in assignments]
         self._home = home
         self._dry = dry_run
         self._from_now = from_now
@@ -143,10 +123,10 @@ class Watcher:
         self._store = None if dry_run else Store(home / STORE)
         self._holder = signature()
         self._runs: dict[tuple[str, str], _Run] = {}
-        self._due: list[tuple[float, int, _Run | _Search]] = []
+        self._due: list[tuple[float, int, _Run | Search]] = []
         self._count = itertools.count()
         self._pool = ThreadPoolExecutor(workers, "vitals-watch")
-        self._flights: dict[Future[Any], _Run | _Search] = {}
+        self._flights: dict[Future[Any], _Run | Search] = {}
         self._ends: dict[Future[bool], _Run] = {}
         self._troubles = Troubles(self._shows.said)
         self._ended_by: set[str] = set()
@@ -181,7 +161,7 @@ class Watcher:
 
     # ---------------------------------------------------------------- the round
 
-    def _schedule(self, what: _Run | _Search, after: float) -> None:
+    def _schedule(self, what: _Run | Search, after: float) -> None:
         at = time.monotonic() + after
         what.due = at  # in place of the time that was set before, if any
         heapq.heappush(self._due, (at, next(self._count), what))
@@ -190,7 +170,7 @@ class Watcher:
         now = time.monotonic()
         while self._due and (self._due[0][0] <= now):
             at, _, what = heapq.heappop(self._due)
-            if isinstance(what, _Search):
+            if isinstance(what, Search):
                 what.began = time.time()
                 self._flights[self._pool.submit(what.assignment.target.find)] = what
             elif what.due == at and not what.is_off:
@@ -210,7 +190,7 @@ class Watcher:
                 self._settle(ended, future.result(), once)
                 continue
             what = self._flights.pop(future)
-            if isinstance(what, _Search):
+            if isinstance(what, Search):
                 self._found(what, future, once)
             else:
                 self._looked(what, future, once)
@@ -246,7 +226,7 @@ class Watcher:
 
     # ---------------------------------------------------------------- finding runs
 
-    def _found(self, search: _Search, future: Future[Sequence[Feed]], once: bool) -> None:
+    def _found(self, search: Search, future: Future[Sequence[Feed]], once: bool) -> None:
         try:
             feeds = future.result()
         except TrackerError as error:
@@ -285,7 +265,7 @@ class Watcher:
         if not once:
             self._schedule(search, self._lead(search, runs))
 
-    def _lead(self, search: _Search, runs: Sequence[_Run]) -> float:
+    def _lead(self, search: Search, runs: Sequence[_Run]) -> float:
         """When to look at a target next. The readings of many runs follow the look that spares them their questions."""
         search.leads = len(runs) >= MANY and search.assignment.target.tells_feeds
         if not search.leads:
@@ -294,22 +274,12 @@ class Watcher:
             if run.due < math.inf and not run.failures and not run.is_elsewhere:
                 self._schedule(run, 0.0)
         between = min(run.feed.interval for run in runs)
-        self._say_lag(search, len(runs), between)
+        lag = search.lag(len(runs), between)
+        if lag is not None:
+            self._shows.said(lag)
         return between * _dice.uniform(0.9, 1.1)
 
-    def _say_lag(self, search: _Search, runs: int, between: float) -> None:
-        """The readings of a look are queued before the next look: where that comes late, so does what is told."""
-        search.late = max(0.0, time.monotonic() - search.due)
-        if not search.lags and search.late > between:
-            search.lags = True
-            took = search.late + between
-            text = f"reading {runs} runs takes {took:.0f} s, and not {between:.0f} s, so alerts come late"
-            self._shows.said(f"{search.assignment.reference}: {text}")
-        elif search.lags and search.late < between / 2:
-            search.lags = False
-            self._shows.said(f"{search.assignment.reference}: alerts come in time again")
-
-    def _note(self, search: _Search) -> None:
+    def _note(self, search: Search) -> None:
         """Write down that the target was looked at, and what was found: also for who goes on after this process."""
         reference, digest = search.assignment.reference, search.assignment.policy.digest
         if self._store is None or not reference or not (search.fresh or search.began - search.noted >= FIND_EVERY):
@@ -323,7 +293,7 @@ class Watcher:
         else:
             self._troubles.recovered(self._store, search)
 
-    def _forget(self, search: _Search, found: set[str]) -> None:
+    def _forget(self, search: Search, found: set[str]) -> None:
         """Runs that are over and are no longer found: where one is resumed, it is found again."""
         for key, run in list(self._runs.items()):
             if run.search is search and run.is_settled and key[0] not in found:
@@ -337,8 +307,7 @@ class Watcher:
         ports = [*run.feed.ports(policy), *run.search.assignment.ports(info)]
         dispatcher = Dispatcher(policy.policy, ports, journal, info, dry_run=self._dry, retry=PATIENT)
         watched = Watched(run.feed, policy, dispatcher, journal, self._store, self._from_now)
-        if not watched.is_known:
-            dispatcher.record_policy(copy_of(policy))
+        watched.introduce()
         return watched
 
     # ---------------------------------------------------------------- reading a run
