@@ -15,7 +15,7 @@ from vitalsdsl_torch.collectors.watched import Watched
 
 GRAM = 4
 """Words of which repetition is told, as in seq-rep-4."""
-WORDS = 1 << 14
+WORDS = 1 << 13
 """Words of one micro-batch that are looked at for repetition."""
 _FACTOR = 6364136223846793005  # an odd number without structure: sums of its powers tell n-grams apart
 
@@ -41,7 +41,7 @@ class BatchContent(Collector):
 
     name = "batch"
     every = 1
-    cost = "a few passes over the ids, and a sort of up to 16,384 of them"
+    cost = "a few passes over the ids, and a sort of up to 8,192 of them"
     needs = "`Vitals.batch`"
     metrics = {
         "batch/max_len": "words of the longest sequence, padding left out",
@@ -49,7 +49,7 @@ class BatchContent(Collector):
         "batch/pad_frac": "share of the words that are padding, 0 to 1; absent where neither mask nor pad id is given",
         "batch/valid_frac": "share of the labels that count in the loss (that are not -100), 0 to 1",
         "batch/ngram_rep": "share of the runs of 4 words that stood in their sequence before, 0 to 1 (seq-rep-4, "
-        "https://arxiv.org/abs/1908.04319), on evenly spaced sequences of up to 16,384 words; NaN where there is no run",
+        "https://arxiv.org/abs/1908.04319), on evenly spaced sequences of up to 8,192 words; NaN where there is no run",
     }
     on_skipped = True
 
