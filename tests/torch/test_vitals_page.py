@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from tests.torch.nets import loss_of, net, words
+from tests.torch.nets import Mixture, loss_of, net, words
 
 torch = pytest.importorskip("torch")
 
@@ -50,6 +51,7 @@ def test_every_metric_that_is_logged_is_on_the_page() -> None:
         scaler.step(optimizer)
         scaler.update()
         logged |= set(vitals.step(epoch=0.1, data_pos=step))
+    logged |= of_attention_and_experts()
     patterns = {}
     for found in collectors().values():
         for metric in found.metrics:
@@ -57,5 +59,35 @@ def test_every_metric_that_is_logged_is_on_the_page() -> None:
             patterns[metric] = re.compile(re.sub(r"<\w+>", r"\\w+", said))
     assert [one for one in sorted(logged) if not any(pattern.fullmatch(one) for pattern in patterns.values())] == []
     unseen = [metric for metric, pattern in patterns.items() if not any(map(pattern.fullmatch, logged))]
-    elsewhere = ("attn/", "gpu/", "mem/", "moe/")  # of other models and machines, each with a test of its own
+    elsewhere = ("gpu/", "mem/")  # of other machines
     assert [metric for metric in unseen if not metric.startswith(elsewhere)] == []
+
+
+class ByHand(torch.nn.Module):
+    """Attention that no library does, beside one that a library does."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.query, self.key = torch.nn.Linear(4, 4), torch.nn.Linear(4, 4)
+        self.head_dim, self.scaling = 2, 0.5
+
+    def forward(self, hidden: Any) -> Any:
+        return self.query(hidden) * self.key(hidden)
+
+
+def of_attention_and_experts() -> set[str]:
+    layer = torch.nn.TransformerEncoderLayer(4, 2, 8, batch_first=True)
+    attends = torch.nn.ModuleDict({"layers": torch.nn.ModuleList([layer, ByHand()])})
+    mixture = Mixture()
+    logged: set[str] = set()
+    for model in (attends, mixture):
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        vitals = Vitals(model, optimizer, every={"attention": 1, "moe": 1})
+        if model is mixture:
+            vitals.routing([3, 1], layer=7, dropped=1)
+            loss_of(model, words(0)).backward()
+        else:
+            model["layers"][1](model["layers"][0](torch.randn(2, 3, 4))).sum().backward()
+        optimizer.step()
+        logged |= set(vitals.step())
+    return logged

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.torch.nets import loss_of, net, same_bits, words
+from tests.torch.nets import WIDTH, Mixture, loss_of, net, same_bits, words
 
 torch = pytest.importorskip("torch")
 from torch import nn  # noqa: E402
@@ -100,6 +100,22 @@ def test_a_measured_step_reads_one_vector_and_another_none(lists: list[int]) -> 
         assert bool(found) == (step in (1, 3, 5, 6))
         assert len(lists) == bool(found)
         assert seen.reads == 0
+
+
+def test_attention_experts_and_batches_are_looked_at_without_a_read(lists: list[int]) -> None:
+    attends = nn.TransformerEncoder(nn.TransformerEncoderLayer(WIDTH, 2, 8, batch_first=True), 2)
+    for model, given in ((attends, torch.randn(2, 5, WIDTH)), (Mixture(), words(0))):
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        vitals = Vitals(model, optimizer, every=EACH)
+        lists.clear()
+        with Reads() as seen:
+            vitals.batch(words(0), attention_mask=words(0), labels=words(0))
+            model(given).sum().backward()
+            optimizer.step()
+            found = vitals.step()
+        assert "attn/layer1/entropy" in found or "moe/z" in found
+        assert "batch/ngram_rep" in found and "collector/failed" not in found
+        assert seen.reads == 0 and len(lists) == 1
 
 
 def test_operations_of_a_usual_step_do_not_grow_with_the_layers() -> None:
