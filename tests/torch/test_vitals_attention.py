@@ -294,6 +294,21 @@ def test_nothing_is_guessed(options: dict[str, Any]) -> None:
     assert metrics(layered(layer), lambda: layer(torch.randn(2, 5, 6))) == {}
 
 
+class Sharded(torch.Tensor):
+    """What tells a DTensor from a tensor."""
+
+    placements = ("Shard(0)",)
+
+
+def test_sharded_queries_are_left_alone() -> None:
+    product, by_hand, module = Attends(), ByHand(), nn.TransformerEncoderLayer(12, 3, 24, batch_first=True)
+    sharded = torch.randn(2, 3, 5, 6).as_subclass(Sharded)
+    assert metrics(layered(product), lambda: product(sharded)) == {}
+    assert metrics(layered(by_hand), lambda: by_hand(sharded)) == {}
+    given = torch.randn(2, 5, 12).as_subclass(Sharded)
+    assert metrics(layered(module), lambda: module(given)) == {}
+
+
 def test_a_model_without_attention_has_none() -> None:
     model = net()
     assert metrics(model, lambda: model(torch.ones(2, 3, dtype=torch.long))) == {}

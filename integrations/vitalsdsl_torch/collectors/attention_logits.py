@@ -68,6 +68,8 @@ def of_module(*args: Any, **kwargs: Any) -> Attention | None:
     given = bound.arguments
     if given["bias_k"] is not None or given["add_zero_attn"] or given["static_k"] is not None:
         return None
+    if any(hasattr(one, "placements") for one in given.values()):
+        return None  # of sharded ones a slice is a talk of all ranks
     heads, width = given["num_heads"], given["embed_dim_to_check"]
     projected = []
     for number, name in enumerate(("query", "key")):

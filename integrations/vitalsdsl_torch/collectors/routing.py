@@ -102,7 +102,8 @@ def add_seen(spread: Spread, router: Router, output: Any) -> None:
 
 
 def _is_tensor(one: Any) -> bool:
-    return isinstance(one, Tensor) and one.dim() > 0 and one.dtype != torch.bool
+    # Sums of sharded ones would be a talk of all ranks.
+    return type(one) is Tensor and one.dim() > 0 and one.dtype != torch.bool
 
 
 def _number(owners: tuple[nn.Module, ...], names: tuple[str, ...]) -> int | None:

@@ -115,7 +115,8 @@ class Visit:
             self._fail(problem)
 
     def _keep(self, module: nn.Module, args: Any, output: Any) -> None:
-        if self._sight is not None and (tensor := first_tensor(output)) is not None:
+        tensor = first_tensor(output)
+        if self._sight is not None and tensor is not None and type(tensor) is Tensor:
             self._sight.device = tensor.device.type
             self._made[module] = tensor
 
