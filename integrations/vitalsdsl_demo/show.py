@@ -26,8 +26,11 @@ Say = Callable[[str], None]
 _EXPERIMENT = "vitals-demo"
 STEPS = 340
 POISONED = range(240, 280)
-PAUSED = 75
 _POISON = event(0, POISONED.start + 1, "the first poisoned batch")
+
+PAUSED = 75
+"""The exit code by which a guard says that it paused the training."""
+
 CLOSE_ENOUGH = 0.02
 """By how much, as a share, the poisoned run may end above the clean one."""
 
@@ -59,8 +62,12 @@ def _rollback(folder: Path, say: Say) -> tuple[str, Path]:
     clean.start("demo.vitals")
     poisoned.start("demo.vitals", POISONED)
     say(f"  $ {poisoned.typed}")
-    for training in (clean, poisoned):
-        training.end(0)
+    try:
+        for training in (clean, poisoned):
+            training.end(0)
+    finally:
+        for training in (clean, poisoned):
+            training.kill()
     say("")
     for line in told(poisoned.transitions, poisoned.history, [_POISON]):
         say(line)
@@ -76,10 +83,8 @@ def _rollback(folder: Path, say: Say) -> tuple[str, Path]:
 
 
 def _pause(folder: Path, say: Say) -> tuple[str, Path]:
-    say(
-        f"A small language model in torch is trained; its batches from {POISONED.start} on are poisoned: noise where language should"
-    )
-    say("be. In pause.vitals orange does not wait for red: it pauses the run until a person has had a look.\n")
+    say(f"A small language model in torch is trained; its batches from {POISONED.start} on are poisoned: noise where")
+    say("language should be. With pause.vitals orange pauses the run, until a person has had a look.\n")
     training = _Training(folder, "paused", VITALS_CONTROL=str((folder / "control").resolve()))
     training.start("pause.vitals", POISONED)
     say(f"  $ {training.typed}")
@@ -151,6 +156,12 @@ class _Training:
         _, said = self._process.communicate()
         if self._process.returncode != expected:
             raise VitalsError("the training script failed:\n" + "\n".join(said.strip().splitlines()[-8:]))
+
+    def kill(self) -> None:
+        """End the process, should it still be there."""
+        if self._process is not None and self._process.poll() is None:
+            self._process.kill()
+            self._process.wait()
 
 
 def _experiment(client: Any, folder: Path) -> str:
