@@ -15,6 +15,9 @@ REMEMBERED = 1_000
 """How many given points are remembered, over all metrics, so that a late point is told from one given before."""
 MOST_OF_ONE = 64
 
+MOST_FOLLOWED = 3
+"""So many points of a metric in a row are taken as its latest ones, without a question for what lies between."""
+
 
 class Placed(NamedTuple):
     """A point where it stands among all of its run: by time, step, metric and value, as MLflow's stores order them.
@@ -47,6 +50,10 @@ class Metric:
         self.is_whole = False
         self.latest: Placed | None = None
         """What the store called the latest point when the metric was last fetched."""
+        self.stride = 0
+        """How many steps apart the points that were fetched last lie, if all alike and one at each; else 0."""
+        self.followed = 0
+        """How many latest points were taken as they were told, since some were fetched."""
         self.recent: deque[Placed] = deque()
         self.forgotten: tuple[int, int] | None = None
         """Time and step of the newest given point that is not in `recent` any more."""
@@ -68,6 +75,24 @@ class Metric:
         point then says nothing of."""
         newest = self.recent[-1] if self.recent else None
         return newest is not None and self.latest is not None and newest.step < self.latest.step
+
+    def fetched(self, points: Sequence[LoggedPoint]) -> None:
+        """Learn from points that were fetched, by their steps, how far apart they lie."""
+        apart = {later.step - earlier.step for earlier, later in zip(points, points[1:])}
+        self.stride = apart.pop() if len(points) > MOST_FOLLOWED and len(apart) == 1 else 0
+        self.followed = 0
+
+    def follows(self, latest: Placed) -> bool:
+        """Whether a new latest point is the next one where the metric has been logged at even steps, so that none lies
+        between. Some of them at most: points of these steps are fetched soon after all, with those that came beside."""
+        return (
+            self.is_whole
+            and self.latest is not None
+            and self.followed < MOST_FOLLOWED
+            and 0 < self.stride == latest.step - self.latest.step
+            and latest.timestamp >= self.latest.timestamp
+            and not self.is_behind()
+        )
 
     def save(self) -> list[Any]:
         return [

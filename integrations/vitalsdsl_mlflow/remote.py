@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import threading
 import time as clock
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -13,7 +14,9 @@ from vitalsdsl.points import RunInfo
 from vitalsdsl.policy import LoadedPolicy
 from vitalsdsl.tracker import Port
 from vitalsdsl_mlflow.events import Events
+from vitalsdsl_mlflow.fleet import Wish
 from vitalsdsl_mlflow.known import MOST_OF_ONE, Known, Metric, Placed, placed
+from vitalsdsl_mlflow.moves import Move, Told, moves
 from vitalsdsl_mlflow.rows import SYSTEM, LoggedPoint
 from vitalsdsl_mlflow.stores import ENDED, Snapshot, Store
 
@@ -28,10 +31,6 @@ asynchronously arrive in any order, but not so late."""
 
 QUIET_S = 2.0
 """Where nothing has come for so long, between two readings, what is there is all there is."""
-
-TOLD_S = SETTLE_S / 2
-"""What a search said of a run longer ago, in seconds, says too little: of metrics that are fetched after it, points would
-be given that the others have, too, and nobody has fetched."""
 
 INTERVAL_S = 5.0
 """Seconds between two readings: a tracking server has others to serve."""
@@ -72,8 +71,8 @@ class RunFeed:
     ) -> None:
         self._store = store
         self._snapshot = snapshot
-        self._told: Snapshot | None = snapshot
-        self._told_at = clock.monotonic()
+        self._told = Told(snapshot)
+        self._is_idle = threading.Lock()
         self._step_key = step_key
         self._is_recorded = is_recorded
         self._ports = ports
@@ -90,6 +89,8 @@ class RunFeed:
         self._audits: list[str] = []
         self._is_sample = False
         self._turn = 0
+        self._has_moved = True
+        self._audited_at = -math.inf
         self._look_back = LOOK_BACK
         self._quiet: list[float] = [-1, 0.0]
         self._has_more = False
@@ -114,9 +115,34 @@ class RunFeed:
     def ports(self, policy: LoadedPolicy) -> Sequence[Port]:
         return self._ports(self._snapshot, policy)
 
-    def told(self, snapshot: Snapshot) -> None:
-        """How the run stands, as a search over many runs found it: a reading that follows at once need not ask."""
-        self._told, self._told_at = snapshot, clock.monotonic()
+    # ---------------------------------------------------------------- one of a fleet
+
+    def told(self, snapshot: Snapshot, *, may_audit: bool = True) -> Sequence[Wish]:
+        """How the run stands, as a search over many runs found it: a reading that follows at once need not ask.
+
+        Gives what that will ask for (nothing while another reading is under way): whoever asks for it in its stead is to
+        say what came by `handed`. With `may_audit` false it does not look for points that came unnoticed.
+        """
+        if not self._is_idle.acquire(blocking=False):
+            return ()
+        try:
+            self._told.tell(snapshot, may_audit)
+            if not self._known.is_whole or self._mark is not None:
+                return ()
+            asking = [move for move in moves(self._known, snapshot) if not move.is_next]
+            steps = [(move.metric, move.steps(self._look_back)) for move in asking]
+            return [Wish(snapshot.run_id, m.key, *s, max(1, m.stride)) for m, s in steps if s is not None]
+        finally:
+            self._is_idle.release()
+
+    def handed(self, wish: Wish, points: Sequence[LoggedPoint]) -> None:
+        """What came of a wish: all points of the metric at these steps."""
+        self._told.hand(wish, points)
+
+    @property
+    def audit_due(self) -> tuple[bool, float]:
+        """The least first: runs whose points have stopped, and that have waited longest."""
+        return self._has_moved, self._audited_at
 
     def close(self) -> None:
         """Nothing is open: the store belongs to the target."""
@@ -125,6 +151,10 @@ class RunFeed:
 
     def read(self, cursor: Cursor | None) -> Batch:
         """What came after the cursor. Raises TrackerError, with nothing lost; RunGone for a run that was deleted."""
+        with self._is_idle:
+            return self._read(cursor)
+
+    def _read(self, cursor: Cursor | None) -> Batch:
         if cursor != self._cursor:
             self._restore(cursor)
             self._cursor = cursor
@@ -155,8 +185,7 @@ class RunFeed:
 
     def _look(self) -> None:
         """How the run stands now, and which metrics have something new."""
-        told = self._told if clock.monotonic() - self._told_at < TOLD_S else None
-        run, self._told = told or self._store.run(self._snapshot.run_id), None
+        run = self._told.still(self._known) or self._store.run(self._snapshot.run_id)
         if run.is_deleted:
             raise RunGone(f"the run {run.run_id} has been deleted")
         before = self._status
@@ -164,6 +193,7 @@ class RunFeed:
         if self._known.is_whole:
             self._look_for_points(run, is_first=before == "", changed=changed)
             self._status, self._started = run.status, run.started
+        self._told.forget()
         self._snapshot = run
 
     def _look_for_points(self, run: Snapshot, *, is_first: bool, changed: bool) -> None:
@@ -172,8 +202,9 @@ class RunFeed:
             moved = self._look_at_latest(run)
             if changed:
                 self._audits, self._is_sample = sorted(self._known.metrics), False
-            elif not is_first and not self._is_recorded:
+            elif not is_first and not self._is_recorded and self._told.may_audit:
                 self._audit_in_turn(moved)
+                self._audited_at = clock.monotonic()
         elif self._mark is None:
             self._mark = mark
             for key in self._store.run(run.run_id).latest:  # asked after the mark, so that no metric is missed
@@ -186,25 +217,28 @@ class RunFeed:
 
     def _look_at_latest(self, run: Snapshot) -> bool:
         """Fetch what the metrics whose latest point is another have since; whether there was any."""
-        moved, late, spans = False, self._known.late, self._known.spans()
-        for key, point in run.latest.items():
-            metric, latest = self._known.metric(key), placed(point)
-            if metric.latest == latest and not metric.is_behind():
-                continue
-            moved = moved or metric.latest != latest
-            if metric.is_whole:
-                self._fetch(metric, latest, spans.get(key))
-            metric.latest = latest
+        moved, late = False, self._known.late
+        for move in moves(self._known, run):
+            metric = move.metric
+            moved = moved or metric.latest != move.latest
+            if move.is_next:
+                self._known.hold(move.latest)
+                metric.followed += 1
+            elif metric.is_whole:
+                self._fetch(move)
+            metric.latest = move.latest
         self._look_back = MOST_OF_ONE if self._known.late > late else max(LOOK_BACK, self._look_back // 2)
+        self._has_moved = moved
         return moved
 
-    def _fetch(self, metric: Metric, latest: Placed, span: tuple[int, int] | None) -> None:
+    def _fetch(self, move: Move) -> None:
         """What has come of a metric that was whole: by its steps, where that can be asked for; else by its place."""
-        steps = [*(span or ()), *(point.step for point in list(metric.recent)[-self._look_back :])]
-        all_on_one = len(steps) > 1 and min(steps) == max(steps) == latest.step
-        points = None
-        if steps and not all_on_one and not metric.is_behind():
-            points = self._store.since(self._snapshot.run_id, metric.key, min(steps), max(max(steps), latest.step))
+        metric, steps, points = move.metric, move.steps(self._look_back), None
+        if steps is not None:
+            points = self._told.points(metric.key, *steps)
+            if points is None:
+                points = self._store.since(self._snapshot.run_id, metric.key, *steps)
+        metric.fetched(points or ())
         if points is None:
             self._read_end(metric, PAGE, to_the_end=True)
             return

@@ -10,6 +10,7 @@ import configparser
 import contextlib
 import json
 import os
+import re
 import socket
 import threading
 from collections.abc import Mapping
@@ -129,6 +130,15 @@ class Rest:
     def post(self, call: str, body: Mapping[str, Any]) -> dict[str, Any]:
         """`POST /api/2.0/CALL`. Raises as `get` does."""
         return self._json("POST", _API + call, json=dict(body))
+
+    def version(self) -> tuple[int, ...]:
+        """The release of MLflow that the server says it is; empty where it says nothing of the kind."""
+        try:
+            said = self._checked("GET", "/version").text
+        except (NotOffered, NotThere, Refused):
+            return ()
+        found = re.match(r"(\d+)\.(\d+)\.(\d+)", said)
+        return tuple(map(int, found.groups())) if found else ()
 
     def download(self, path: str) -> bytes:
         """The bytes of an artifact that the server hands out itself. Raises NotThere where there is none."""

@@ -20,7 +20,11 @@ PAGE = 25_000
 SAMPLED = 2_500
 """Above so many points the server gives a sample of an interval instead of all of it."""
 
-RUNS_PAGE = 200
+RUNS_PAGE = 1_000
+
+SAMPLES_POINTS = (3, 17, 2)
+"""From this release on the server is known to sample the points of each run by their number. Before, it sampled the steps
+of all runs together, and of a sample it could lose nearly all: what it gives is whole where so many steps cannot be."""
 
 _TAG_NAME = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-. :/"
 
@@ -32,6 +36,7 @@ class Server:
         self.rest = rest
         self._has_intervals = True
         self._has_offsets = True
+        self._samples_points: bool | None = None
 
     @property
     def uri(self) -> str:
@@ -129,16 +134,12 @@ class Server:
 
     def since(self, run_id: str, key: str, first: int, last: int) -> list[LoggedPoint] | None:
         """By halves, where the server would give a sample."""
-        if not self._has_intervals:
-            return None
         try:
-            found = self.rest.get("mlflow/metrics/get-history-bulk-interval", run_ids=run_id, metric_key=key,
-                                  start_step=first, end_step=last, max_results=SAMPLED)  # fmt: skip
-        except NotOffered:
-            self._has_intervals = False
-            return None
+            found = self._interval([run_id], key, first, last)
         except NotThere as error:
             raise RunGone(f"there is no run {run_id} at {self.uri}") from error
+        if found is None:
+            return None
         points = _points(found, key)
         if len(points) < SAMPLED:
             return points
@@ -147,6 +148,38 @@ class Server:
         middle = (first + last) // 2
         lower, upper = self.since(run_id, key, first, middle), self.since(run_id, key, middle + 1, last)
         return None if lower is None or upper is None else lower + upper
+
+    def since_of(self, runs: Sequence[str], key: str, first: int, last: int) -> dict[str, list[LoggedPoint]]:
+        try:
+            found = self._interval(runs, key, first, last)
+        except (NotThere, Refused):  # for one of them: the reading of each says for which
+            return {}
+        if found is None:
+            return {}
+        points: dict[str, list[LoggedPoint]] = {run: [] for run in runs}
+        for metric, point in zip(found.get("metrics", ()), _points(found, key)):
+            if metric.get("run_id") not in points:
+                raise TrackerError(
+                    f"the tracking server answers with points of `{key}` of a run that was not asked for"
+                )
+            points[metric["run_id"]].append(point)
+        return {run: of_run for run, of_run in points.items() if len(of_run) < SAMPLED}
+
+    def _interval(self, runs: Sequence[str], key: str, first: int, last: int) -> dict[str, Any] | None:
+        """None where the server does not know the call, or where it cannot be told whether it gave all."""
+        if not self._has_intervals or (last - first >= SAMPLED and not self._is_sampled_by_points()):
+            return None
+        try:
+            return self.rest.get("mlflow/metrics/get-history-bulk-interval", run_ids=list(runs), metric_key=key,
+                                 start_step=first, end_step=last, max_results=SAMPLED)  # fmt: skip
+        except NotOffered:
+            self._has_intervals = False
+            return None
+
+    def _is_sampled_by_points(self) -> bool:
+        if self._samples_points is None:
+            self._samples_points = self.rest.version() >= SAMPLES_POINTS
+        return self._samples_points
 
     def mark(self, run_id: str) -> None:
         return None

@@ -92,6 +92,10 @@ class Store(Protocol):
         """All points of one metric at steps from `first` to `last`; None where the store cannot be asked for them, or
         where they are better read by `tail`."""
 
+    def since_of(self, runs: Sequence[str], key: str, first: int, last: int) -> Mapping[str, Sequence[LoggedPoint]]:
+        """The same of many runs, a hundred at most, in one question; without those for which it cannot be told whether
+        all of their points came."""
+
     def mark(self, run_id: str) -> Mark:
         """The order of arrival up to now; None where the store keeps none."""
 

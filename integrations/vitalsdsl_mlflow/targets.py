@@ -15,6 +15,7 @@ from vitalsdsl.policy import LoadedPolicy
 from vitalsdsl.tracker import Port
 from vitalsdsl_mlflow.address import EXPERIMENTS, place_of
 from vitalsdsl_mlflow.filestore import FileStore
+from vitalsdsl_mlflow.fleet import Fleet
 from vitalsdsl_mlflow.outside import ports_for
 from vitalsdsl_mlflow.remote import RunFeed
 from vitalsdsl_mlflow.rest import Rest
@@ -100,6 +101,7 @@ class ExperimentTarget:
         self._experiments: Sequence[str] = ()
         self._ended: list[str] = []
         self._feeds: dict[str, RunFeed] = {}
+        self._fleet = Fleet(store)
 
     def find(self) -> Sequence[RunFeed]:
         """The runs that are wanted, the oldest first. Raises TrackerError."""
@@ -117,12 +119,11 @@ class ExperimentTarget:
             self._ended_after = max(began - MARGIN_S, self._first)
             self._ended = [snapshot.run_id for snapshot in found if snapshot.is_over]
             self._feeds = {run: feed for run, feed in self._feeds.items() if run in there}
-        for snapshot in found:
-            feed = self._feeds.get(snapshot.run_id)
-            if feed is None:
-                self._feeds[snapshot.run_id] = _feed(self._store, self._uri, snapshot, self._wanted)
-            else:
-                feed.told(snapshot)
+        known = [(feed, run) for run in found if (feed := self._feeds.get(run.run_id)) is not None]
+        for run in found:
+            if run.run_id not in self._feeds:
+                self._feeds[run.run_id] = _feed(self._store, self._uri, run, self._wanted)
+        self._fleet.tell(known)
         return [feed for run, feed in self._feeds.items() if run in there or run in self._ended]
 
     @property

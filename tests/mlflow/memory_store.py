@@ -80,6 +80,10 @@ class MemoryStore:
         self._answers()
         return [point for point in self._history(key) if first <= point.step <= last] if self._has_intervals else None
 
+    def since_of(self, runs: Sequence[str], key: str, first: int, last: int) -> dict[str, Sequence[LoggedPoint]]:
+        found = self.since(RUN, key, first, last)
+        return {} if found is None else {RUN: found}
+
     def mark(self, run_id: str) -> None:
         return None
 
