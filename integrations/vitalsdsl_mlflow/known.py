@@ -50,6 +50,8 @@ class Metric:
         self.is_whole = False
         self.latest: Placed | None = None
         """What the store called the latest point when the metric was last fetched."""
+        self.newest: Placed | None = None
+        """The newest by time of its points that are given or held."""
         self.stride = 0
         """How many steps apart the points that were fetched last lie, if all alike and one at each; else 0."""
         self.followed = 0
@@ -73,8 +75,8 @@ class Metric:
     def is_behind(self) -> bool:
         """Whether its newest point by time is not that of the highest step: a resumed run, which the store's latest
         point then says nothing of."""
-        newest = self.recent[-1] if self.recent else None
-        return newest is not None and self.latest is not None and newest.step < self.latest.step
+        newest, latest = self.newest, self.latest
+        return newest is not None and latest is not None and newest.step < latest.step
 
     def fetched(self, points: Sequence[LoggedPoint]) -> None:
         """Learn from points that were fetched, by their steps, how far apart they lie."""
@@ -112,6 +114,7 @@ class Metric:
         metric.latest = _point_of(key, latest)
         metric.forgotten = None if forgotten is None else (forgotten[0], forgotten[1])
         metric.recent = deque(point for each in recent if (point := _point_of(key, each)) is not None)
+        metric.newest = max(metric.recent, default=None)
         return metric
 
 
@@ -161,6 +164,8 @@ class Known:
             return False
         self.held.add(point)
         metric.held += 1
+        if metric.newest is None or point > metric.newest:
+            metric.newest = point
         return True
 
     def late_of(self, key: str) -> int:
