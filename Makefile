@@ -34,6 +34,7 @@ matrix: $(VENV)/dev-installed
 # Whole fleets under one watcher, measured: some minutes, and not part of `test`.
 trials: $(VENV)/dev-installed
 	$(BIN)/python -m tests.trials.wandb_fleet
+	$(BIN)/python -m tests.mlflow.fleet_trial
 
 update: $(VENV)/dev-installed
 	$(BIN)/python -m pytest --update

@@ -14,7 +14,7 @@ from ruamel.yaml.error import YAMLError
 
 from vitalsdsl.errors import RunGone, TrackerError
 from vitalsdsl.feeds import Wanted
-from vitalsdsl_mlflow.known import placed
+from vitalsdsl_mlflow.recent import placed
 from vitalsdsl_mlflow.rest import NotThere
 from vitalsdsl_mlflow.rows import LoggedPoint
 from vitalsdsl_mlflow.stores import Snapshot, fits, restored

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections import deque
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from sortedcontainers import SortedList
 
+from vitalsdsl_mlflow.recent import Placed, Recent, placed
 from vitalsdsl_mlflow.rows import LoggedPoint
 
 REMEMBERED = 1_000
@@ -17,27 +17,6 @@ MOST_OF_ONE = 64
 
 MOST_FOLLOWED = 3
 """So many points of a metric in a row are taken as its latest ones, without a question for what lies between."""
-
-
-class Placed(NamedTuple):
-    """A point where it stands among all of its run: by time, step, metric and value, as MLflow's stores order them.
-
-    They keep NaN as 0 with a mark.
-    """
-
-    timestamp: int
-    step: int
-    key: str
-    value: float
-    is_nan: bool
-
-    def point(self) -> LoggedPoint:
-        return LoggedPoint(self.key, math.nan if self.is_nan else self.value, self.step, self.timestamp)
-
-
-def placed(point: LoggedPoint) -> Placed:
-    is_nan = point.value != point.value
-    return Placed(point.timestamp, point.step, point.key, 0.0 if is_nan else point.value, is_nan)
 
 
 class Metric:
@@ -56,7 +35,7 @@ class Metric:
         """How many steps apart the points that were fetched last lie, if all alike and one at each; else 0."""
         self.followed = 0
         """How many latest points were taken as they were told, since some were fetched."""
-        self.recent: deque[Placed] = deque()
+        self.recent = Recent(key)
         self.forgotten: tuple[int, int] | None = None
         """Time and step of the newest given point that is not in `recent` any more."""
 
@@ -103,7 +82,7 @@ class Metric:
             int(self.is_whole),
             _plain(self.latest),
             None if self.forgotten is None else list(self.forgotten),
-            [_plain(point) for point in self.recent],
+            self.recent.save(),
         ]
 
     @classmethod
@@ -113,7 +92,7 @@ class Metric:
         metric.is_whole = bool(is_whole)
         metric.latest = _point_of(key, latest)
         metric.forgotten = None if forgotten is None else (forgotten[0], forgotten[1])
-        metric.recent = deque(point for each in recent if (point := _point_of(key, each)) is not None)
+        metric.recent = Recent.load(key, recent)
         metric.newest = max(metric.recent, default=None)
         return metric
 
@@ -195,7 +174,7 @@ class Known:
             metric = self.metrics[point.key]
             metric.given -= 1
             metric.held += 1
-            if metric.recent and metric.recent[-1] == point:
+            if metric.recent.newest(1) == [point]:
                 metric.recent.pop()
             self.held.add(point)
         self.newest_given = newest_given

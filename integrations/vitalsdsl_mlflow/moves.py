@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from vitalsdsl_mlflow.fleet import Wish
-from vitalsdsl_mlflow.known import Known, Metric, Placed, placed
+from vitalsdsl_mlflow.known import Known, Metric
+from vitalsdsl_mlflow.recent import Placed, placed
 from vitalsdsl_mlflow.rows import LoggedPoint
 from vitalsdsl_mlflow.stores import Snapshot
 
@@ -31,7 +32,7 @@ class Move(NamedTuple):
     def steps(self, look_back: int) -> tuple[int, int] | None:
         """The steps at which there may be points that are not known, and those of some that are; None where steps do not
         tell."""
-        steps = [*(self.held or ()), *(point.step for point in list(self.metric.recent)[-look_back:])]
+        steps = [*(self.held or ()), *(point.step for point in self.metric.recent.newest(look_back))]
         all_on_one = len(steps) > 1 and min(steps) == max(steps) == self.latest.step
         if not steps or all_on_one or self.metric.is_behind():
             return None

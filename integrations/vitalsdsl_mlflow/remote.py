@@ -15,8 +15,9 @@ from vitalsdsl.policy import LoadedPolicy
 from vitalsdsl.tracker import Port
 from vitalsdsl_mlflow.events import Events
 from vitalsdsl_mlflow.fleet import Wish
-from vitalsdsl_mlflow.known import MOST_OF_ONE, Known, Metric, Placed, placed
+from vitalsdsl_mlflow.known import MOST_OF_ONE, Known, Metric
 from vitalsdsl_mlflow.moves import Move, Told, moves
+from vitalsdsl_mlflow.recent import Placed, placed
 from vitalsdsl_mlflow.rows import SYSTEM, LoggedPoint
 from vitalsdsl_mlflow.stores import ENDED, Snapshot, Store
 
@@ -359,7 +360,7 @@ class RunFeed:
 
     def _save(self) -> dict[str, Any]:
         return {
-            "version": 1,
+            "version": 2,
             **self._known.save(self._events.tops),
             "events": self._events.save(),
             "mark": self._mark,
@@ -375,7 +376,7 @@ class RunFeed:
         if cursor is None:
             return
         try:
-            if cursor["version"] != 1:
+            if cursor["version"] != 2:
                 raise KeyError("version")
             self._known, tops = Known.load(cursor)
             self._events.load(cursor["events"], tops, {m.key: m.given for m in self._known.metrics.values()})

@@ -1,4 +1,4 @@
-"""A fleet under one watcher, measured: `python -m tests.mlflow.fleet_trial --runs 300 --metrics 20`, or `make fleet`.
+"""A fleet under one watcher, measured: `python -m tests.mlflow.fleet_trial --runs 300 --metrics 20`, or `make trials`.
 
 Starts an MLflow server on loopback, writes runs that go on into its sqlite file, and watches the experiment from a process
 of its own, under a policy with windows of up to 500 steps. Prints what was written, judged and missed, what was asked, how
@@ -22,12 +22,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import psutil
 from vitalsdsl_mlflow.remote import RunFeed
 from vitalsdsl_mlflow.rest import Rest
 from vitalsdsl_mlflow.server import Server
 from vitalsdsl_mlflow.targets import ExperimentTarget
 
+from tests.mlflow.growing_server import GrowingServer
+from tests.mlflow.watching import wave
 from vitalsdsl.feeds import Batch, Cursor, Wanted
 from vitalsdsl.points import Row
 from vitalsdsl.policy import load
@@ -76,6 +77,8 @@ def _summed(feed: RunFeed) -> Any:
     read, summed = feed.read, sums.setdefault(feed.info.name, [0, 0])
 
     def counting(cursor: Cursor | None) -> Batch:
+        if cursor is None:  # from the beginning, also where it went back and is read anew
+            summed[:] = 0, 0
         batch = read(cursor)
         for event in batch.events:
             if isinstance(event, Row):
@@ -110,35 +113,67 @@ class Behind(Shows):
             print(f"  said: {text}", file=sys.stderr)
 
 
-def watch(uri: str, name: str, home: Path, policy: str, runs: int) -> None:
-    """The watcher's own process: a line of JSON every five seconds, and one at the end."""
-    loaded = load(policy)
-    rest = CountedRest(uri)
-    target = Fleet(Server(rest), uri, name, Wanted())
+class PretendedServer(GrowingServer):
+    """One whose runs go on as the clock does."""
+
+    def __init__(self, asked: argparse.Namespace) -> None:
+        super().__init__(asked.runs, asked.metrics, every=asked.every, apart=asked.apart)
+        self._began = time.monotonic() - asked.every * asked.before
+        self._ends = time.monotonic() + asked.seconds
+
+    def get(self, call: str, **asked: Any) -> dict[str, Any]:
+        self._go_on()
+        return super().get(call, **asked)
+
+    def post(self, call: str, body: dict[str, Any]) -> dict[str, Any]:
+        self._go_on()
+        return super().post(call, body)
+
+    def _go_on(self) -> None:
+        now = time.monotonic()
+        self.is_over = now > self._ends
+        self.now = min(now, self._ends) - self._began
+
+    def summed(self) -> dict[str, list[int]]:
+        """As `sums`, of all that the runs have logged."""
+        found = {}
+        for run in self.ids:
+            hashes = [
+                hashed(key, step, repr(wave(at, step))) for at, key in enumerate(self.keys) for step in self.steps(run)
+            ]
+            found[run] = [len(hashes), sum(hashes)]
+        return found
+
+
+def watch(uri: str, home: Path, asked: argparse.Namespace) -> None:
+    """The watcher's own process: a line of JSON every five seconds, and one at the end. Where there is no server, what one
+    would answer is worked out here, which costs CPU that is not the watcher's."""
+    loaded = load(asked.policy)
+    rest: Any = CountedRest(uri) if uri else PretendedServer(asked)
+    target = Fleet(Server(rest), rest.uri, "fleet", Wanted())
     behind = Behind()
     watcher = Watcher([Assignment(target, loaded)], home, shows=behind)
     thread = threading.Thread(target=watcher.run)
     thread.start()
-    me = psutil.Process()
     while thread.is_alive():
         thread.join(5.0)
         gaps, behind.gaps = behind.gaps, []
-        times = me.cpu_times()
+        times = os.times()
         print(json.dumps({
-            "rss": me.memory_info().rss, "cpu": times.user + times.system, "at": time.monotonic(), "looks": target.looks,
+            "rss": resident(), "cpu": times.user + times.system, "at": time.monotonic(), "looks": target.looks,
             "asked": dict(rest.asked), "gaps": [round(gap, 2) for gap in gaps], "over": len(behind.over),
-            "threads": me.num_threads(), "transitions": behind.transitions,
+            "threads": threading.active_count(), "transitions": behind.transitions,
         }), flush=True)  # fmt: skip
-        if len(behind.over) >= runs:
+        if len(behind.over) >= asked.runs:
             watcher.stop()
-    print(json.dumps({"sums": sums}), flush=True)
+    print(json.dumps({"sums": sums, "written": {} if uri else rest.summed()}), flush=True)
 
 
 class Watching:
     """The other process, and what it says of itself."""
 
-    def __init__(self, *arguments: object) -> None:
-        command = [sys.executable, "-m", "tests.mlflow.fleet_trial", "watch", *map(str, arguments)]
+    def __init__(self, uri: str, home: Path, arguments: Sequence[str]) -> None:
+        command = [sys.executable, "-m", "tests.mlflow.fleet_trial", *arguments, "--watch", uri, "--home", str(home)]
         self.process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
         self.told: list[dict[str, Any]] = []
         self._thread = threading.Thread(target=self._listen)
@@ -148,30 +183,33 @@ class Watching:
         assert self.process.stdout is not None
         for line in self.process.stdout:
             self.told.append(json.loads(line))
-            if "VITALS_TRIAL" in os.environ:
-                said = self.told[-1]
-                print(f"  {said.get('looks')} {said.get('asked')} over {said.get('over')} cpu {said.get('cpu')} thr {said.get('threads')} gaps {len(said.get('gaps', ()))}", file=sys.stderr)
 
-    def ended(self, timeout: float) -> dict[str, list[int]]:
+    def ended(self, timeout: float) -> dict[str, dict[str, list[int]]]:
+        """What it gave, and what there was if it knows."""
         try:
             self.process.wait(timeout)
         except subprocess.TimeoutExpired:
             self.process.terminate()
         self._thread.join()
-        return self.told.pop()["sums"] if self.told and "sums" in self.told[-1] else {}
+        return self.told.pop() if self.told and "sums" in self.told[-1] else {"sums": {}, "written": {}}
+
+
+def resident() -> int:
+    """Bytes of this process in memory."""
+    return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
 def cpu_of(group: int) -> float:
     """CPU seconds of the processes of a group."""
-    total = 0.0
-    for process in psutil.process_iter():
+    ticks = 0
+    for file in Path("/proc").glob("[0-9]*/stat"):
         try:
-            if os.getpgid(process.pid) == group:
-                times = process.cpu_times()
-                total += times.user + times.system
-        except (psutil.Error, OSError):
-            continue
-    return total
+            told = file.read_text().rpartition(")")[2].split()
+        except OSError:
+            continue  # it has ended
+        if int(told[2]) == group:
+            ticks += int(told[11]) + int(told[12])
+    return ticks / os.sysconf("SC_CLK_TCK")
 
 
 def main(arguments: Sequence[str]) -> None:
@@ -186,12 +224,26 @@ def main(arguments: Sequence[str]) -> None:
     )
     parser.add_argument("--again", type=int, default=3, help="runs that go back half-way and log steps again")
     parser.add_argument("--policy", default=str(POLICY))
+    parser.add_argument(
+        "--pretend", action="store_true", help="no server: its answers are worked out, for one busy core"
+    )
+    parser.add_argument("--patience", type=float, default=600.0, help="seconds for the watcher to come to the end")
+    parser.add_argument("--watch", help=argparse.SUPPRESS)
+    parser.add_argument("--home", type=Path, help=argparse.SUPPRESS)
     asked = parser.parse_args(arguments)
+    if asked.watch is not None:
+        watch(asked.watch, asked.home, asked)
+        return
     with tempfile.TemporaryDirectory() as folder:
-        trial(asked, Path(folder))
+        trial(asked, Path(folder), arguments)
 
 
-def trial(asked: argparse.Namespace, folder: Path) -> None:
+def trial(asked: argparse.Namespace, folder: Path, arguments: Sequence[str]) -> None:
+    if asked.pretend:
+        watching = Watching("", folder / "home", arguments)
+        end = watching.ended(asked.seconds + asked.patience)
+        report(asked, end["written"], watching.told, end["sums"], [])
+        return
     from tests.mlflow.conftest import Server as TrackingServer
     from tests.mlflow.fleet_writer import FleetWriter
 
@@ -201,11 +253,14 @@ def trial(asked: argparse.Namespace, folder: Path) -> None:
         writer = FleetWriter(folder / "server" / "server.db", "fleet", asked.runs, asked.metrics, apart=asked.apart)
         for _ in range(asked.before):
             writer.step(range(asked.runs))
-        watching = Watching(server.uri, "fleet", folder / "home", asked.policy, asked.runs)
+        watching = Watching(server.uri, folder / "home", arguments)
         marks = _write(writer, asked, server.process.pid)
         writer.end()
-        sums = watching.ended(90.0)
-        report(asked, writer, watching.told, sums, marks)
+        end = watching.ended(asked.patience)
+        written = {}
+        for run, points in zip(writer.runs, writer.written):
+            written[run] = [sum(points.values()), sum(count * hashed(*point) for point, count in points.items())]
+        report(asked, written, watching.told, end["sums"], marks)
     finally:
         server.end()
 
@@ -238,23 +293,20 @@ def _empty(folder: Path) -> Path:
 
 def report(
     asked: argparse.Namespace,
-    writer: Any,
+    written: dict[str, list[int]],
     told: list[dict[str, Any]],
     sums: dict[str, list[int]],
     marks: list[tuple[float, float]],
 ) -> None:
-    wrong = 0
-    for run, written in zip(writer.runs, writer.written):
-        points = [point for point, count in written.items() for _ in range(count)]
-        if sums.get(run) != [len(points), sum(hashed(*point) for point in points)]:
-            wrong += 1
-    count = sum(sum(written.values()) for written in writer.written)
-    judged = sum(given for given, _ in sums.values())
+    wrong = sum(sums.get(run) != summed for run, summed in written.items())
+    count, judged = sum(count for count, _ in written.values()), sum(count for count, _ in sums.values())
     print(f"runs {asked.runs}, metrics {asked.metrics}, a step every {asked.every:g} s, {asked.apart} steps apart")
     print(f"points: written {count}, judged {judged}, runs whose points are not all there once {wrong}")
-    end = marks[-1][0]
+    if not told:
+        return
+    end = marks[-1][0] if marks else told[0]["at"] + asked.seconds
     warm = [said for said in told if said["at"] > told[0]["at"] + WARM_S and said["at"] <= end]
-    if len(warm) < 3:
+    if len(warm) < 3 or not any(said["gaps"] for said in warm[1:]):
         print("too short to say more")
         return
     first, last = warm[0], warm[-1]
@@ -267,15 +319,14 @@ def report(
     print(f"a look every {wall / looks:.1f} s; a run is read every {statistics.median(gaps):.1f} s (median), "
           f"{gaps[int(0.99 * len(gaps))]:.1f} s (99 %), {gaps[-1]:.1f} s (most)")  # fmt: skip
     used = last["cpu"] - first["cpu"]
-    served = [mark for mark in marks if first["at"] <= mark[0] <= last["at"]]
     print(f"watcher: CPU {100 * used / wall:.0f} % of a core, {used / looks:.2f} s a look, {last['threads']} threads")
-    print(f"server: CPU {100 * (served[-1][1] - served[0][1]) / (served[-1][0] - served[0][0]):.0f} % of a core")
+    served = [mark for mark in marks if first["at"] <= mark[0] <= last["at"]]
+    if len(served) > 1:
+        share = (served[-1][1] - served[0][1]) / (served[-1][0] - served[0][0])
+        print(f"server: CPU {100 * share:.0f} % of a core")
     print("RSS, MB: " + ", ".join(f"{said['rss'] / 1e6:.0f}" for said in told[:: max(1, len(told) // 12)]))
     print(f"RSS at the end {last['rss'] / 1e6:.1f} MB; transitions {last['transitions']}")
 
 
 if __name__ == "__main__":
-    if sys.argv[1:2] == ["watch"]:
-        watch(sys.argv[2], sys.argv[3], Path(sys.argv[4]), sys.argv[5], int(sys.argv[6]))
-    else:
-        main(sys.argv[1:])
+    main(sys.argv[1:])

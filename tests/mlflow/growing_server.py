@@ -1,4 +1,4 @@
-"""A tracking server that keeps nothing: what it answers is worked out from how long its runs have gone on.
+"""A tracking server that keeps no points: what it answers is worked out from how long its runs have gone on.
 
 It stands in for MLflow's where that would take all of the machine: a fleet of hundreds of runs for half an hour of their
 own time. It answers as MLflow 3.17 does, samples included; that a real server gives the same is tested elsewhere.
@@ -13,26 +13,29 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
+from vitalsdsl_mlflow.rest import NotThere
+
 from tests.mlflow.watching import wave
 
 BEGAN = 1_700_000_000_000
 
 LATE_S = 4
-"""One point in forty comes so many seconds late, and is then where it belongs by its own time."""
 
 
 class GrowingServer:
     """What `vitalsdsl_mlflow.rest.Rest` is to a server: `runs` runs of `metrics` metrics that log a step every `every`
     seconds, and run n begins `apart` steps after run n - 1. `now` is their time in seconds; `asked` counts the calls.
 
-    `quiet` runs log no more after a minute.
+    `quiet` runs log no more after a minute. With `late`, one point in forty comes four seconds late.
     """
 
     uri = "http://memory"
 
-    def __init__(self, runs: int, metrics: int, *, every: float = 2.0, apart: int = 0, quiet: int = 0) -> None:
+    def __init__(
+        self, runs: int, metrics: int, *, every: float = 2.0, apart: int = 0, quiet: int = 0, late: bool = True
+    ) -> None:
         self.ids = [f"{number:032x}" for number in range(runs)]
-        self.keys = [f"m/{number:02}" for number in range(metrics)]
+        self.keys = [f"m/{number}" for number in range(metrics)]
         self.every = every
         self.now = 0.0
         self.is_over = False
@@ -40,6 +43,9 @@ class GrowingServer:
         self._number = {run: number for number, run in enumerate(self.ids)}
         self._ahead = [number * apart for number in range(runs)]
         self._quiet = quiet
+        self._tags: dict[str, dict[str, str]] = {}
+        self._artifacts: dict[str, bytes] = {}
+        self._has_late = late
 
     def steps(self, run: str) -> range:
         """The steps that a run has taken up to now."""
@@ -51,7 +57,7 @@ class GrowingServer:
         return BEGAN + round(1000 * self.every * (step - self._ahead[self._number[run]]))
 
     def _shown(self, run: str, key: str, step: int) -> bool:
-        is_late = (step * 31 + self.keys.index(key) * 7 + self._number[run]) % 40 == 0
+        is_late = self._has_late and (step * 31 + self.keys.index(key) * 7 + self._number[run]) % 40 == 0
         return not is_late or self.is_over or self.time(run, step) <= BEGAN + 1000 * (self.now - LATE_S)
 
     def points(self, run: str, key: str, first: int = 1, last: int | None = None) -> list[dict[str, Any]]:
@@ -61,7 +67,9 @@ class GrowingServer:
 
     def _point(self, run: str, key: str, step: int) -> dict[str, Any]:
         value = wave(self.keys.index(key), step)
-        written = "NaN" if math.isnan(value) else math.copysign(1.7976931348623157e308, value) if math.isinf(value) else value
+        written = (
+            "NaN" if math.isnan(value) else math.copysign(1.7976931348623157e308, value) if math.isinf(value) else value
+        )
         return {"key": key, "value": written, "step": str(step), "timestamp": str(self.time(run, step)), "run_id": run}
 
     def _run(self, run: str) -> dict[str, Any]:
@@ -72,23 +80,38 @@ class GrowingServer:
                 step -= 1
             latest += [self._point(run, key, step)] if step else []
         info = {"run_id": run, "experiment_id": "1", "start_time": BEGAN + self._number[run],
-                "status": "FINISHED" if self.is_over else "RUNNING", "lifecycle_stage": "active"}  # fmt: skip
-        return {"info": info, "data": {"metrics": latest}}
+                "status": "FINISHED" if self.is_over else "RUNNING", "lifecycle_stage": "active",
+                "artifact_uri": f"mlflow-artifacts:/1/{run}/artifacts"}  # fmt: skip
+        tags = [{"key": key, "value": value} for key, value in self._tags.get(run, {}).items()]
+        return {"info": info, "data": {"metrics": latest, "tags": tags}}
 
     # ---------------------------------------------------------------- what is asked
 
     def get(self, call: str, **asked: Any) -> dict[str, Any]:
         self.asked[call] += 1
-        answer: Callable[..., dict[str, Any]] = getattr(self, call.replace("mlflow", "").replace("/", "_").replace("-", "_"))
+        answer: Callable[..., dict[str, Any]] = getattr(
+            self, call.replace("mlflow", "").replace("/", "_").replace("-", "_")
+        )
         return answer(**asked)
 
     def post(self, call: str, body: dict[str, Any]) -> dict[str, Any]:
         self.asked[call] += 1
-        assert call == "mlflow/runs/search"
+        if call == "mlflow/runs/set-tag":
+            self._tags.setdefault(body["run_id"], {})[body["key"]] = body["value"]
+            return {}
         return {"runs": [self._run(run) for run in self.ids if not (self.is_over and "RUNNING" in body["filter"])]}
 
     def version(self) -> tuple[int, ...]:
         return (3, 17, 2)
+
+    def upload(self, path: str, content: bytes) -> None:
+        self.asked["artifacts"] += 1
+        self._artifacts[path] = content
+
+    def download(self, path: str) -> bytes:
+        if path not in self._artifacts:
+            raise NotThere(f"there is no {path}")
+        return self._artifacts[path]
 
     def close(self) -> None: ...
 

@@ -298,7 +298,7 @@ def test_a_deleted_run_is_gone() -> None:
         feed.read(cursor)
 
 
-@pytest.mark.parametrize("cursor", [{}, {"version": 2}, {"version": 1}, {"version": 1, "given": 3}])
+@pytest.mark.parametrize("cursor", [{}, {"version": 1}, {"version": 2}, {"version": 2, "given": 3}])
 def test_a_damaged_cursor_is_said_to_be_damaged(cursor: dict[str, Any]) -> None:
     with pytest.raises(TrackerError, match="damaged"):
         feed_of(MemoryStore(), RUN).read(cursor)
