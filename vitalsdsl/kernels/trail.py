@@ -7,8 +7,10 @@ from array import array
 from collections.abc import Iterator
 from typing import Any
 
-_DEAD = 512
-"""So many points that are gone may stay in memory before the rest is moved down."""
+_DEAD = 64
+_SHARE = 8
+"""So many points that are gone may stay in memory, and one in so many, before the rest is moved down: hundreds of runs in
+one process each hold a trail for each window."""
 
 
 class Trail:
@@ -45,7 +47,7 @@ class Trail:
         value, step = self._values[gone], self._steps[gone]
         self._gone = gone = gone + 1
         self.oldest = self._places[gone] if gone < len(self._values) else math.inf
-        if gone >= _DEAD and gone * 2 >= len(self._values):
+        if gone >= _DEAD and gone * _SHARE >= len(self._values):
             self._move_down()
         return value, step
 
