@@ -19,7 +19,7 @@ from test_watcher import Seen, policy, wait_for
 import vitalsdsl as vitals
 from vitalsdsl import store, troubles, watched, watcher
 from vitalsdsl.delivery import Retry
-from vitalsdsl.errors import KeyRefused, StateError
+from vitalsdsl.errors import NotLetIn, StateError
 from vitalsdsl.journal import Journal, journal_of
 from vitalsdsl.memory import Memory
 from vitalsdsl.rules import Level
@@ -61,7 +61,7 @@ def test_a_key_that_expires_and_is_renewed_ends_no_watch(tmp_path: Path) -> None
     run.go_on(5)
     with going(tmp_path, run) as seen:
         wait_for(lambda: run.reads > 2)
-        run.failures = [KeyRefused(KEY) for _ in range(20)]
+        run.failures = [NotLetIn(KEY) for _ in range(20)]
         wait_for(lambda: not run.failures)
         run.go_on()
         wait_for(lambda: bool(run.port.alerts))
@@ -70,7 +70,7 @@ def test_a_key_that_expires_and_is_renewed_ends_no_watch(tmp_path: Path) -> None
 
 
 def test_a_key_that_was_never_taken_is_refused_for_good(tmp_path: Path) -> None:
-    run = ScriptedRun("a", rows([1.0] * 5), failures=[KeyRefused(KEY)] * 2)
+    run = ScriptedRun("a", rows([1.0] * 5), failures=[NotLetIn(KEY)] * 2)
     with going(tmp_path, run) as seen:
         wait_for(lambda: bool(seen.lines))
     assert seen.lines == [KEY] and len(run.failures) == 1
@@ -83,7 +83,7 @@ class Expiring(Memory):
 
     def alert(self, alert: Alert) -> None:
         if self.is_expired:
-            raise KeyRefused(KEY)
+            raise NotLetIn(KEY)
         super().alert(alert)
 
 
@@ -103,16 +103,19 @@ def test_an_alert_waits_for_a_key_that_has_expired() -> None:
     acts.close(1.0)
 
 
-def test_a_port_that_never_took_the_key_is_not_asked_again() -> None:
+@pytest.mark.parametrize("is_unknown", [True, False], ids=["a key that nobody knows", "a key that may only read"])
+def test_of_keys_that_were_never_taken_only_one_that_may_not_write_is_given_up(is_unknown: bool) -> None:
     class Closed(Memory):
         def _refuse(self, *told: object) -> None:
-            raise KeyRefused(KEY)
+            raise NotLetIn(KEY, is_unknown=is_unknown)
 
         alert = tag_level = tag_rules = record = record_policy = _refuse  # type: ignore[assignment]
 
-    acts = dispatcher("rule a { when loss > 3 -> yellow }", Closed(), start_worker=True)
+    patient = Retry(10_000, 0.001, 0.002, 60.0)
+    acts = dispatcher("rule a { when loss > 3 -> yellow }", Closed(), start_worker=True, retry=patient)
     acts.take([change("a", 1, Level.YELLOW)])
-    assert acts.close(10.0)
+    assert acts.flush(0.3 if is_unknown else 20.0) != is_unknown
+    acts.close(0.0)
 
 
 # -------------------------------------------------------------------- the store

@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
-from vitalsdsl.errors import KeyRefused, TrackerError
+from vitalsdsl.errors import NotLetIn, TrackerError
 from vitalsdsl.journal import Journal
 from vitalsdsl.ledger import Record
 from vitalsdsl.tracker import Port
@@ -89,7 +89,14 @@ class _Added(Enum):
 class Delivery:
     """The queue, the threads behind it, and the end of it."""
 
-    def __init__(self, journal: Journal, retry: Retry, clock: Callable[[], float], start: bool = True) -> None:
+    def __init__(
+        self,
+        journal: Journal,
+        retry: Retry,
+        clock: Callable[[], float],
+        start: bool = True,
+        failing: set[tuple[str, str]] | None = None,
+    ) -> None:
         self._journal = journal
         self._retry = retry
         self._clock = clock
@@ -101,6 +108,7 @@ class Delivery:
         self._over = threading.Event()
         self._lanes: dict[str, _Lane] = {}
         self._said: set[tuple[str, str, str]] = set()
+        self._failing = failing if failing is not None else set()
         self._worked: set[str] = set()
         self._threaded = start
         self._at_work = False
@@ -234,7 +242,7 @@ class Delivery:
                     return Outcome("failed", why)
                 asked = error.retry_after if isinstance(error, TrackerError) else None
                 if asked is None or asked > SOON:
-                    self._say(job, type(error).__name__, f"{error or why}; trying again")
+                    self._say_again(job, type(error).__name__, f"{error or why}; trying again")
             pause = max(self._retry.pause(failures), asked or 0.0)
             if failures >= self._retry.attempts or time.monotonic() - began + pause > self._retry.total:
                 self._say(job, "", f"given up after {failures} tries: {why}")
@@ -243,8 +251,9 @@ class Delivery:
                 return _OPEN
 
     def _may_pass(self, job: Job, error: TrackerError) -> bool:
-        """A key that a port has been let in with may be so again: it had expired, and somebody renews it."""
-        return isinstance(error, KeyRefused) and job.port.name in self._worked
+        """Where a port has been let in, it may be so again: a key had expired, and somebody renews it. One that is known
+        and was never let in may only read."""
+        return isinstance(error, NotLetIn) and (error.is_unknown or job.port.name in self._worked)
 
     def _finished(self, job: Job, outcome: Outcome) -> None:
         if not job.deeds or outcome is _OPEN:
@@ -259,6 +268,12 @@ class Delivery:
             self._journal.append(records)
         else:
             self.submit(records, [])
+
+    def _say_again(self, job: Job, kind: str, text: str) -> None:
+        """That a port fails for now: once for all who share what was said."""
+        if (job.port.name, kind) not in self._failing:
+            self._failing.add((job.port.name, kind))
+            self._say(job, kind, text)
 
     def _say(self, job: Job, kind: str, text: str) -> None:
         key = (job.port.name, job.what, kind)

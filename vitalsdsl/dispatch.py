@@ -54,6 +54,7 @@ class Dispatcher:
     `allow` names the actions that may be done at all (by default every one: pause, rollback and their like are only
     requests, granted or refused by the training side). With `dry_run` all is decided, as the ports would have it if there
     are any, and nothing done or written.
+    `failing` is what was said of ports that fail for now; dispatchers of many runs that share it say it once.
     `counters` gives the run's `epoch` and `tokens`, for cooldowns and limits measured in those. Raises PolicyError
     where the policy's actions make no sense, UsageError for an unknown name in `allow` and for two ports of one name.
 
@@ -91,6 +92,7 @@ class Dispatcher:
         retry: Retry | None = None,
         request_lifetime: float = REQUEST_LIFETIME,
         start_worker: bool = True,
+        failing: set[tuple[str, str]] | None = None,
     ) -> None:
         provisions = Provisions(policy)
         if any(d.is_error for d in provisions.diagnostics):
@@ -114,7 +116,7 @@ class Dispatcher:
             run.name, _allowed(allow), self._listeners, reached, dry_run, deaf, request_lifetime
         )
         self._decider = Decider(provisions, self._journal.ledger(run.name), surroundings)
-        self._delivery = Delivery(self._journal, retry or Retry(), clock, start_worker and not dry_run)
+        self._delivery = Delivery(self._journal, retry or Retry(), clock, start_worker and not dry_run, failing)
         self._at_exit = partial(_close, weakref.ref(self))
         atexit.register(self._at_exit)
         if counters is None:

@@ -36,11 +36,14 @@ class TrackerError(VitalsError):
         self.is_final = is_final
 
 
-class KeyRefused(TrackerError):
-    """The tracker refuses who asks. Where it has taken the key before, it may have expired, and is tried again."""
+class NotLetIn(TrackerError):
+    """The tracker refuses the key, or something else answers at its address. Where we have been let in before, that may
+    pass (the key had expired, a gateway was set up wrongly) and is tried again. `is_unknown`: it does not know the key at
+    all, unlike one that only may not do this."""
 
-    def __init__(self, message: str) -> None:
+    def __init__(self, message: str, *, is_unknown: bool = False) -> None:
         super().__init__(message, is_final=True)
+        self.is_unknown = is_unknown
 
 
 class RunGone(TrackerError):

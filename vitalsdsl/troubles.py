@@ -22,20 +22,22 @@ MOST_PATIENT = 300.0
 CALM = 30.0
 """Seconds for which all must go well before that is said: a tracker that fails at every third question is one line."""
 
-STUBBORN = 3
-"""Where a place answers others, what one of them meets so often on end is something else, and is said as well."""
+STUBBORN = 5
+"""What one meets so often on end, while a place has answered others so often on end, is something else, and is said too."""
 
 _dice = random.Random()
 
 
 @dataclass
 class _Spell:
-    """A time in which a place gives trouble. `told`: what was said of it; `calm`: since when all goes well again."""
+    """A time in which a place gives trouble. `told`: what was said of it; `calm`: since when all goes well again;
+    `answers`: how often on end it has answered others than the `last` that failed."""
 
     first: str
     told: set[str]
     failing: set[Hashable] = field(default_factory=set)
-    answers: bool = False
+    last: Hashable = None
+    answers: int = 0
     calm: float | None = None
 
 
@@ -60,9 +62,11 @@ class Troubles:
         if spell is None:
             spell = self._spells[place] = _Spell(text, {text})
             self._say(f"{text}; trying again")
-        elif text not in spell.told and spell.answers and count >= STUBBORN:
+        elif text not in spell.told and spell.last == who and min(count, spell.answers) >= STUBBORN:
             spell.told.add(text)
             self._say(f"{text}; trying again")
+        if spell.last != who:
+            spell.last, spell.answers = who, 0
         spell.failing.add(who)
         spell.calm = None
         pause = min(MOST_PATIENT, FIRST_PAUSE * 2.0 ** min(count - 1, 20)) * _dice.uniform(0.5, 1.0)
@@ -72,7 +76,7 @@ class Troubles:
         """It goes well again; whether it had not."""
         spell = self._spells.get(place)
         if spell is not None:
-            spell.answers = True
+            spell.answers += 1
         return self.forget(place, who)
 
     def forget(self, place: Hashable, who: Hashable) -> bool:

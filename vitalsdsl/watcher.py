@@ -20,7 +20,7 @@ from vitalsdsl.assignment import Search
 from vitalsdsl.assignment import Shows as Shows
 from vitalsdsl.delivery import Retry
 from vitalsdsl.dispatch import Dispatcher
-from vitalsdsl.errors import KeyRefused, RunGone, StateError, TrackerError
+from vitalsdsl.errors import NotLetIn, RunGone, StateError, TrackerError
 from vitalsdsl.feeds import Feed
 from vitalsdsl.journal import Journal, journal_of, signature
 from vitalsdsl.policy import LoadedPolicy
@@ -77,6 +77,7 @@ class _Run:
     is_off: bool = False
     is_over: bool = False
     is_settled: bool = False
+    has_answered: bool = False
     is_elsewhere: bool = False
     quiet: int = 0
     looks: int = 0
@@ -130,6 +131,7 @@ class Watcher:
         self._ends: dict[Future[bool], _Run] = {}
         self._troubles = Troubles(self._shows.said)
         self._ended_by: set[str] = set()
+        self._failing: set[tuple[str, str]] = set()
         self._answered = time.monotonic()
         self._over = threading.Event()
         self.found = 0
@@ -305,7 +307,9 @@ class Watcher:
         info, policy = run.feed.info, run.policy
         journal = Journal(None if self._dry else journal_of(self._home, info.name, policy.name))
         ports = [*run.feed.ports(policy), *run.search.assignment.ports(info)]
-        dispatcher = Dispatcher(policy.policy, ports, journal, info, dry_run=self._dry, retry=PATIENT)
+        dispatcher = Dispatcher(
+            policy.policy, ports, journal, info, dry_run=self._dry, retry=PATIENT, failing=self._failing
+        )
         watched = Watched(run.feed, policy, dispatcher, journal, self._store, self._from_now)
         watched.introduce()
         return watched
@@ -364,7 +368,7 @@ class Watcher:
             return
         self._answered = time.monotonic()
         run.failures, run.is_elsewhere, run.is_settled = 0, False, False
-        run.search.has_answered = True
+        run.has_answered = run.search.has_answered = True
         self._troubles.recovered(run.search, run)
         self._look_after_the_store(run, reading)
         assert run.watched is not None
@@ -405,8 +409,9 @@ class Watcher:
             self._schedule(run, LOOK_AGAIN)
 
     def _may_pass(self, run: _Run, error: TrackerError, once: bool) -> bool:
-        """A key that was taken before may be so again: it had expired, and somebody renews it."""
-        return isinstance(error, KeyRefused) and run.search.has_answered and not once
+        """What was read before can be so again, whatever its tracker says meanwhile: somebody renews a key, or mends a
+        gateway. A run that is gone says so by an error of its own."""
+        return not once and (run.has_answered or run.search.has_answered and isinstance(error, NotLetIn))
 
     def _look_after_the_store(self, run: _Run, reading: Reading) -> None:
         """What the store could not take is said, and holds up nobody: a run that goes on must be watched on."""

@@ -9,7 +9,7 @@ import os
 import tempfile
 import uuid
 from collections.abc import Callable, Mapping
-from pathlib import Path, PurePath
+from pathlib import Path, PurePath, PurePosixPath
 from typing import Any, Protocol, TypeVar
 from urllib.parse import quote, unquote, urlsplit
 
@@ -80,8 +80,16 @@ class RestHands:
             return file.read_text("utf-8", "replace") if file.is_file() else None
         try:
             return self._rest.download(f"{self._proxy}/{quote(path)}").decode("utf-8", "replace")
-        except (NotThere, NotOffered):  # of an artifact that is not there, servers say either
+        except NotThere:
             return None
+        except NotOffered:  # so some servers say it of an artifact that is not there; and gateways, of one that is
+            if self._is_listed(path):
+                raise
+            return None
+
+    def _is_listed(self, path: str) -> bool:
+        found = self._rest.get("mlflow/artifacts/list", run_id=self._run, path=str(PurePosixPath(path).parent))
+        return any(file.get("path") == path for file in found.get("files", ()))
 
     def write(self, path: str, text: str) -> None:
         if self._folder is None:

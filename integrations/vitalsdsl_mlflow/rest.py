@@ -23,7 +23,7 @@ from requests.adapters import HTTPAdapter
 from urllib3.connection import HTTPConnection, HTTPSConnection
 from urllib3.connectionpool import HTTPConnectionPool, HTTPSConnectionPool
 
-from vitalsdsl.errors import KeyRefused, TrackerError
+from vitalsdsl.errors import NotLetIn, TrackerError
 from vitalsdsl.retry_after import retry_after
 
 CONNECT_S = 5.0
@@ -124,7 +124,7 @@ class Rest:
         self._session = _session(uri)
 
     def get(self, call: str, **parameters: Any) -> dict[str, Any]:
-        """`GET /api/2.0/CALL`. Raises TrackerError, NotThere, NotOffered, Refused or KeyRefused."""
+        """`GET /api/2.0/CALL`. Raises TrackerError, NotThere, NotOffered, Refused or NotLetIn."""
         return self._json("GET", _API + call, params=parameters)
 
     def post(self, call: str, body: Mapping[str, Any]) -> dict[str, Any]:
@@ -142,7 +142,10 @@ class Rest:
 
     def download(self, path: str) -> bytes:
         """The bytes of an artifact that the server hands out itself. Raises NotThere where there is none."""
-        return self._checked("GET", _API + path).content
+        answer = self._checked("GET", _API + path)
+        if _is_page(answer):  # of a gateway in between: taken for a list of alerts, it would be put in its place
+            raise self._is_none_of_ours(answer)
+        return answer.content
 
     def upload(self, path: str, content: bytes) -> None:
         """Put an artifact where the server keeps them."""
@@ -158,9 +161,12 @@ class Rest:
         except ValueError:
             found = None
         if not isinstance(found, dict):
-            what = "with a web page" if _is_page(answer) else "with half an answer, or not in JSON"
-            raise TrackerError(f"{self.uri} answers {what}, where MLflow's tracking server should")
+            raise self._is_none_of_ours(answer)
         return found
+
+    def _is_none_of_ours(self, answer: requests.Response) -> TrackerError:
+        what = "with a web page" if _is_page(answer) else "with half an answer, or not in JSON"
+        return TrackerError(f"{self.uri} answers {what}, where MLflow's tracking server should")
 
     def _checked(self, method: str, path: str, **options: Any) -> requests.Response:
         answer = self._asked(method, self.uri + path, options)
@@ -197,9 +203,8 @@ class Rest:
         said = f": {words}" if words else ""
         if status in (401, 403):
             self._session.auth = _credentials(self._given)  # a file of them may have been renewed
-            return KeyRefused(
-                f"{self.uri} refuses: set MLFLOW_TRACKING_USERNAME and _PASSWORD, or MLFLOW_TRACKING_TOKEN"
-            )
+            hint = "set MLFLOW_TRACKING_USERNAME and _PASSWORD, or MLFLOW_TRACKING_TOKEN"
+            return NotLetIn(f"{self.uri} refuses: {hint}", is_unknown=status == 401)
         if code == "RESOURCE_DOES_NOT_EXIST":
             return NotThere(words or "it does not exist")
         if status in (404, 405, 501) and code in ("", "ENDPOINT_NOT_FOUND", "NOT_FOUND"):

@@ -11,7 +11,7 @@ from typing import Any
 import requests
 import urllib3
 
-from vitalsdsl.errors import KeyRefused, TrackerError
+from vitalsdsl.errors import NotLetIn, TrackerError
 from vitalsdsl.points import number
 from vitalsdsl.retry_after import retry_after, unix_time
 from vitalsdsl_wandb.server import Key, Server, find_key, find_server
@@ -115,12 +115,14 @@ class GraphQL:
         if status in (401, 403):
             self._is_refused = True  # and the key looked for anew: the netrc file may have been renewed
             text = "it may have expired, or not reach this project (WANDB_API_KEY, or the netrc file)"
-            raise KeyRefused(f"W&B at {server.host} refuses the key: {text}")
+            raise NotLetIn(f"W&B at {server.host} refuses the key: {text}", is_unknown=status == 401)
         if status >= 500 or status in (408, 425):
             raise TrackerError(f"W&B at {server.host} fails ({status})", retry_after=wait)
+        if status == 400:
+            said = f"W&B at {server.host} does not take the question ({status}): {self._said(body)}"
+            raise Refused(said, is_final=True)
         if status != 200:
-            text = "is WANDB_BASE_URL right?" if status != 400 else self._said(body)
-            raise Refused(f"W&B at {server.host} does not take the question ({status}): {text}", is_final=True)
+            raise NotLetIn(f"W&B at {server.host} does not take the question ({status}): is WANDB_BASE_URL right?")
         try:
             answer = json.loads(body)
         except ValueError as error:

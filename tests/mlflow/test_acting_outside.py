@@ -20,6 +20,7 @@ from vitalsdsl_mlflow.stores import Snapshot
 from vitalsdsl_mlflow.targets import store_of
 
 from tests.mlflow.runs import POLICY, load_policy, policy_file, recorded, vitals_tags
+from tests.trials.proxy import Fault, Proxy
 from vitalsdsl.errors import TrackerError
 from vitalsdsl.policy import LoadedPolicy, load
 from vitalsdsl.rules import Level
@@ -329,3 +330,35 @@ def test_a_run_is_not_told_its_own_id_and_lines_of_an_alert_stay_lines() -> None
     assert as_tag(alert) == "red: hot at step 1: loss is 9\ndoes: tag"
     port(run).alert(alert)
     assert "- Newest alert: red: hot at step 1: loss is 9\n  - does: tag\n" in run.there[DESCRIPTION]
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [Fault("404", 404), Fault("page", 200, {"Content-Type": "text/html"}), Fault("cut", cut=True), Fault("502", 502)],
+    ids=lambda fault: fault.name,
+)
+def test_a_gateway_that_answers_for_the_server_takes_no_line_away(
+    server: Any, folder: Path, monkeypatch: pytest.MonkeyPatch, fault: Fault
+) -> None:
+    """What it says of a list of alerts, for once, must not be taken for the list: the next alert would be the only one."""
+    import mlflow
+
+    monkeypatch.setenv("MLFLOW_HTTP_REQUEST_TIMEOUT", "60")
+    client = mlflow.MlflowClient(tracking_uri=server.uri)
+    run = client.create_run(client.create_experiment(f"gateway {fault.name}")).info.run_id
+    policy = load(policy_file(folder))
+    with Proxy(server.uri).running() as gateway:
+        store = store_of(gateway.uri)
+        (outside,) = ports_for(store, gateway.uri, store.run(run), policy)
+        outside.alert(an_alert(1))
+        outside.record([change(1)])
+        for act in (lambda: outside.alert(an_alert(2)), lambda: outside.record([change(2)])):
+            once = iter([fault])
+            gateway.fault = lambda path, once=once: next(once, None) if path.endswith(".jsonl") else None
+            with pytest.raises(TrackerError) as caught:
+                act()
+            assert not caught.value.is_final
+        outside.alert(an_alert(2))
+        outside.record([change(2)])
+    assert [line["id"] for line in recorded(client, run, "vitals/alerts.jsonl")] == ["id-1", "id-2"]
+    assert [line["step"] for line in recorded(client, run)] == [1, 2]
