@@ -147,6 +147,13 @@ class Known:
             metric.newest = point
         return True
 
+    def is_newer(self, latest: Mapping[str, LoggedPoint]) -> bool:
+        """Whether these latest points are from before what is known: the store's own only ever move on."""
+        for key, metric in self.metrics.items():
+            if metric.latest is not None and (key not in latest or _rank(placed(latest[key])) < _rank(metric.latest)):
+                return True
+        return False
+
     def late_of(self, key: str) -> int:
         """How many held points of a metric are late."""
         newest = self.newest_given
@@ -198,6 +205,11 @@ class Known:
             if top is not None:
                 tops[key] = top
         return known, tops
+
+
+def _rank(point: Placed) -> tuple[int, int, float]:
+    """By what a store calls a point the latest."""
+    return point.step, point.timestamp, point.value
 
 
 def _plain(point: Placed | None) -> list[Any] | None:

@@ -94,6 +94,9 @@ class RunFeed:
         self._audited_at = -math.inf
         self._look_back = LOOK_BACK
         self._quiet: list[float] = [-1, 0.0]
+        self._whole_to = 0
+        self._held_to = 0
+        self._has_looked = False
         self._has_more = False
         self._left_out: set[str] = set()
         self._notes: list[str] = []
@@ -160,6 +163,7 @@ class RunFeed:
             self._restore(cursor)
             self._cursor = cursor
         until = clock.monotonic() + WORK_S
+        self._has_looked = False
         done = self._fill(until)
         if done and not self._has_more:
             if not self._audits:
@@ -186,7 +190,12 @@ class RunFeed:
 
     def _look(self) -> None:
         """How the run stands now, and which metrics have something new."""
-        run = self._told.still(self._known) or self._store.run(self._snapshot.run_id)
+        told = self._told.still(self._known)
+        if told is not None and self._known.is_newer(told.latest):
+            self._told.forget()
+            told = None
+        held = self._known.held[-1].timestamp if self._known.held else 0
+        run = told or self._store.run(self._snapshot.run_id)
         if run.is_deleted:
             raise RunGone(f"the run {run.run_id} has been deleted")
         before = self._status
@@ -194,8 +203,15 @@ class RunFeed:
         if self._known.is_whole:
             self._look_for_points(run, is_first=before == "", changed=changed)
             self._status, self._started = run.status, run.started
+        elif self._mark is None:
+            self._look_at_latest(run)
         self._told.forget()
-        self._snapshot = run
+        self._snapshot, self._has_looked = run, True
+        latest = max((point.timestamp for point in run.latest.values()), default=0)
+        # The latest points of a run that went back stand still. Then it is known whole up to what was held before it was
+        # asked how it stands; where a search has told that, up to what was held a look before.
+        self._whole_to = max(self._whole_to, latest, self._held_to if told else held)
+        self._held_to = held
 
     def _look_for_points(self, run: Snapshot, *, is_first: bool, changed: bool) -> None:
         mark = self._store.mark(run.run_id)
@@ -348,13 +364,16 @@ class RunFeed:
         return kept, more and bool(kept)
 
     def _settled_until(self) -> float:
-        """The time, in milliseconds, up to which points may be given."""
+        """The time, in milliseconds, up to which points may be given: not beyond what all metrics are known to, as one that
+        was fetched later, or whose question failed, has points there that nobody knows of yet."""
         known = self._known
-        is_quiet = known.is_whole and self._now() - self._quiet[1] >= QUIET_S
+        is_quiet = known.is_whole and self._has_looked and self._now() - self._quiet[1] >= QUIET_S
         if self._is_recorded or self._snapshot.is_over or is_quiet:
             return math.inf
-        latest = max((point.timestamp for point in self._snapshot.latest.values()), default=0)
-        return max(latest, known.held[-1].timestamp if known.held else 0) - 1000 * SETTLE_S
+        newest = self._whole_to
+        if self._mark is not None:  # all metrics are known up to the mark, and none beyond
+            newest = max(newest, known.held[-1].timestamp if known.held else 0)
+        return newest - 1000 * SETTLE_S
 
     # ---------------------------------------------------------------- the cursor
 

@@ -313,3 +313,63 @@ def test_a_quiet_poll_costs_few_requests() -> None:
     before = store.requests
     watcher.poll()
     assert store.requests - before <= 3
+
+
+STEPS = 1200
+
+
+class Slow(MemoryStore):
+    """A server that is slow and often down, asked while the training goes on: every request takes time, in which steps are
+    logged, and some fail. Now and then a search tells the feed how the run stood some requests ago."""
+
+    def __init__(self, seed: int, watcher: list[Watcher], **options: Any) -> None:
+        super().__init__(**options)
+        self.dice, self.watcher = random.Random(seed), watcher
+        self.step, self.is_playing, self.told = 0, True, list[Any]()
+
+    def log_on(self, steps: int) -> None:
+        for _ in range(steps):
+            now = int(1000 * self.watcher[0].clock.now)
+            for name in range(4):
+                if (self.step + name) % (1, 1, 3, 50)[name] == 0:
+                    self.log(f"m/{name}", wave(name, self.step), self.step, now + name)
+            self.step += 1
+            self.watcher[0].clock.now += 0.3
+
+    def _answers(self) -> None:
+        super()._answers()
+        if self.is_playing and self.step < STEPS:
+            self.log_on(self.dice.randrange(12))
+            if self.dice.random() < 0.25:
+                raise TrackerError("down")
+
+    def search_late(self) -> None:
+        """What a search found some time ago reaches the feed only now."""
+        playing, self.is_playing = self.is_playing, False
+        self.told.append(self.run(RUN))
+        self.is_playing = playing
+        feed = self.watcher[0].feed
+        if len(self.told) > 3 and feed is not None:
+            feed.told(self.told.pop(0))
+
+
+@pytest.mark.parametrize("has_intervals", [True, False], ids=["by steps", "by place"])
+@pytest.mark.parametrize("restart", [False, True], ids=["one process", "a new one at every reading"])
+@pytest.mark.parametrize("seed", range(4))
+def test_a_slow_server_that_fails_while_the_run_goes_on_gives_the_rows_of_the_recorded_run(
+    seed: int, restart: bool, has_intervals: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A metric whose question fails must not be left behind by the others: what is given of them is then too much."""
+    monkeypatch.setattr("vitalsdsl_mlflow.remote.PAGE", 90)
+    held: list[Watcher] = []
+    store = Slow(seed, held, has_intervals=has_intervals)
+    held.append(Watcher(store, restart=restart))  # type: ignore[arg-type]
+    store.log_on(200)
+    while store.step < STEPS:
+        store.log_on(store.dice.randrange(20))
+        if store.dice.random() < 0.5:
+            store.search_late()
+        held[0].poll(store.dice.choice([0.1, 1.0, 2.5]))
+    store.is_playing = False
+    held[0].finish()
+    assert plain(held[0].events) == plain(recorded(store))
