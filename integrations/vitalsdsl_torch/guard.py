@@ -234,7 +234,12 @@ class Guard:
     @property
     def detail(self) -> bool:
         """Whether the next step is one of which more is to be measured, since a rule asked for `detail`."""
-        return self.done < self._acting.detail_until
+        return self.detail_steps > 0
+
+    @property
+    def detail_steps(self) -> int:
+        """How many of the steps to come are those of which more is to be measured: what `Vitals.follow` reads."""
+        return max(0, self._acting.detail_until - self.done)
 
     @property
     def skipped(self) -> list[tuple[int, int]]:

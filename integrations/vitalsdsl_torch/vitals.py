@@ -5,29 +5,43 @@ from __future__ import annotations
 import logging
 import math
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from datetime import timedelta
+from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import partial
-from typing import Any, Generic, TypeVar
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor, nn
 
 from vitalsdsl.errors import UsageError
+from vitalsdsl_torch.clipping import clip, total_norm, unscale
 from vitalsdsl_torch.collectors.base import Cadence, Collector, collectors
 from vitalsdsl_torch.collectors.moment import Moment
-from vitalsdsl_torch.collectors.norms import gradient_norms
 from vitalsdsl_torch.collectors.parameters import Parameter, trained
-from vitalsdsl_torch.collectors.tally import Number, Tally
+from vitalsdsl_torch.collectors.shards import Split, local, splits
+from vitalsdsl_torch.collectors.tally import Batch, Number, Tally, Timed
 from vitalsdsl_torch.collectors.watched import Watched
+from vitalsdsl_torch.exchange import Exchange
+from vitalsdsl_torch.pacing import Pace, check_cadences
 from vitalsdsl_torch.shows import Shows
 
 logger = logging.getLogger("vitalsdsl")
 
-Batch = TypeVar("Batch")
+_TOLD = ("skipped", "detail steps", "detail every", "tokens", "samples")
+"""What each rank tells the others, beside what collectors tell and whether they failed."""
+
+_POINTS = 20
+"""How often what a guard asks for is measured in the steps for which it asks."""
 
 FOUND_INF, FOUND_BEFORE = "found inf", "found inf before"
 """What a fused optimizer says of overflow: at this step, and at those since the last read."""
+
+
+class Follows(Protocol):
+    """What says for how many steps more is to be measured: `Guard`."""
+
+    @property
+    def detail_steps(self) -> int:
+        """How many of the steps to come are those of which more is to be measured."""
 
 
 class Vitals(Shows):
@@ -47,18 +61,25 @@ class Vitals(Shows):
 
     The measuring is done by hooks of the optimizer's own step, hence on gradients that are accumulated and unscaled; the
     table of all metrics is docs/vitals.md. `every` gives a collector another cadence, in optimizer steps or as a
-    `timedelta`; `log_every` those that would be due at each step. Collectors in `off` are not made at all.
+    `timedelta`; `log_every` those of each logged step: loss, gradient norm, learning rate and the like, at the first and
+    each fiftieth. A rule sees nothing between two points: where rules count single steps, set it to 1. Collectors in
+    `off` are not made at all.
 
     It never changes the training: parameters are the same bit for bit with and without it. But for a wrong argument
     nothing of it raises inside the loop: a collector that fails is switched off with one line in the log, and
     `collector/failed` counts those. The device is waited for once at a step at which anything is due, and not at others.
 
-    Sharded parameters (FSDP2, tensor parallel) are refused. Under DistributedDataParallel gradients are the same on all
-    ranks, loss and counters are those of this rank, and nothing is gathered: give sums if you have them. One optimizer is
-    watched; parameters of it that are not the model's count as `other`. An optimizer that a library has wrapped may not
-    take hooks: give the one inside.
+    With several ranks, make it on all of them alike and call its methods at the same steps: loss, tokens and samples are
+    then those of all ranks of `process_group` (by default all there are), told in one small collective at a measured step.
+    Ranks that get the same data (tensor parallel) would count it twice: give the group of one data-parallel copy each.
+    With `over_ranks=False` they stay those of this rank. Norms and all else of parameters is that of whole ones, also
+    where they are sharded (DTensor: FSDP2, tensor parallel), and costs one collective more a mesh dimension. What
+    layers give out, time and memory are those of this rank.
 
-    Raises UsageError for an unknown collector, a cadence that is none, sharded parameters, and torch before 2.6.
+    One optimizer is watched; parameters of it that are not the model's count as `other`. An optimizer that a library has
+    wrapped may not take hooks: give the one inside.
+
+    Raises UsageError for an unknown collector, a cadence that is none, a process group where there is none, torch before 2.6.
     """
 
     def __init__(
@@ -68,28 +89,36 @@ class Vitals(Shows):
         *,
         scaler: Any | None = None,
         every: Mapping[str, Cadence] | None = None,
-        log_every: int = 1,
+        log_every: int = 50,
         off: Collection[str] = (),
+        process_group: Any | None = None,
+        over_ranks: bool = True,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         if not hasattr(nn.utils, "clip_grads_with_norm_"):
             raise UsageError(f"torch {torch.__version__} is too old to measure vitals: 2.6 or newer is needed")
         every = dict(every or {})
-        _check(every, log_every, off)
-        if any(hasattr(one, "placements") for one in model.parameters()):
-            raise UsageError("the model's parameters are sharded (DTensor); their vitals cannot be measured")
+        check_cadences(every, log_every, off)
         self._scaler = scaler if scaler is not None and scaler.is_enabled() else None
         self._watched = Watched(model, optimizer, self._scaler)
         self._clock = clock
         self._tally = Tally(clock)
-        self._collectors = [made(self._watched) for name, made in collectors().items() if name not in off]
-        self._cadences = {
-            one.name: every.get(one.name, log_every if one.every == 1 else one.every) for one in self._collectors
-        }
-        self._next_at: dict[str, float] = {}
+        made = {name: one for name, one in collectors().items() if name not in off}
+        self._collectors = [one(self._watched) for one in made.values()]
+        self._pace = Pace(made.values(), every, log_every, clock)
+        is_sharded = any(hasattr(one, "placements") for one in model.parameters())
+        told = sorted({name for one in collectors().values() for name in one.told})
+        columns = [*_TOLD, *told, *map(_failure, collectors())]
+        setting = (log_every, sorted(every.items()), [*made], is_sharded)
+        self._exchange = Exchange(process_group, over_ranks, is_sharded, columns, setting)
+        if self._exchange.ranks > 1:
+            self._pace.check_agreement()
         self._failed: set[str] = set()
         self._owed: set[str] = set()
-        self._detail = range(0)
+        self._scheduled: list[Collector] = []
+        self._wish = (0, 0)
+        self._guard: Follows | None = None
+        self._splits: tuple[Split, ...] = ()
         self._parameters: tuple[Parameter, ...] = ()
         self._held = -1
         self._found_before: list[Tensor] = []
@@ -124,27 +153,25 @@ class Vitals(Shows):
 
         Under a loss scaler they are unscaled first, if that was not done. Float32 gradients come out with the same bits
         as from `torch.nn.utils.clip_grad_norm_`; of half-precision ones the norm is taken in float32, so more exactly.
-        With an infinite `max_norm` they are left as they are, also those that hold infinity.
+        With an infinite `max_norm` they are left as they are, also those that hold infinity. Sharded ones are clipped by the
+        norm of all, so all ranks call it.
 
         Raises UsageError for a `max_norm` that is negative or NaN, and RuntimeError where `error_if_nonfinite` asks for it.
         """
         if not max_norm >= 0:
             raise UsageError(f"max_norm is {max_norm}: it must be 0 or more")
         if self._scaler is not None:
-            _unscale(self._scaler, self._watched.optimizer)
+            unscale(self._scaler, self._watched.optimizer)
         moment = self._moment
         with torch.no_grad():
             self._refresh()
-            norms = gradient_norms(moment)
-            total = torch.linalg.vector_norm(norms) if norms is not None else torch.tensor(0.0)
+            total = total_norm(moment)
             if error_if_nonfinite and not torch.isfinite(total):
                 raise RuntimeError("the norm of the gradients is not finite, so they cannot be clipped")
             self._measure()
             if max_norm < math.inf:
                 moment.max_norm = max_norm
-                tensors = [one.tensor for one in moment.measured]
-                is_sparse = any(one.grad.is_sparse for one in tensors)
-                torch.nn.utils.clip_grads_with_norm_(tensors, max_norm, total, foreach=False if is_sparse else None)
+                clip(moment, max_norm, total)
         return total
 
     def step(
@@ -180,28 +207,41 @@ class Vitals(Shows):
         return metrics
 
     def detail(self, steps: int = 1000, every: int = 50) -> None:
-        """Measure what tells groups and layers apart more often, for so many steps from the next measured on."""
+        """Measure what tells groups and layers apart more often, for so many steps from the next measured on.
+
+        Where ranks exchange it is enough that one asks: all do so from the step after the next exchange on.
+        """
         if steps < 1 or every < 1:
             raise UsageError("detail needs at least one step, and a cadence of at least one")
-        first = self._moment.step + self._is_measured
-        self._detail = range(first, first + steps, every)
+        if self._exchange.ranks > 1:
+            self._wish = (steps, every)
+            return
+        self._pace.look_closely(self._moment.step + self._is_measured, steps, every)
         if not self._is_measured:
             for one in self._collectors:
                 one.is_due |= one.is_detail and one.name not in self._failed
 
+    def follow(self, guard: Follows) -> None:
+        """Give detail while rules ask the guard for it (`request("detail", steps: N)`): about twenty times in those steps."""
+        self._guard = guard
+
     def loader(self, batches: Iterable[Batch]) -> Iterable[Batch]:
         """The same batches; the time that is spent in waiting for each counts as `data_time`."""
         self._tally.has_loader = True
-        return _Timed(batches, self._tally, self._clock)
+        return Timed(batches, self._tally)
 
     def state_dict(self) -> dict[str, float]:
-        """The counters, to be saved with a checkpoint. Waits for the device where they are there."""
-        totals = {name: float(number) for name, number in self._tally.totals.items()}
-        return {"step": self._moment.step - 1} | totals
+        """The counters, to be saved with a checkpoint, by one rank or by each. Waits for the device where they are there.
+
+        With several ranks they are those of all at the last exchange; for the steps since it is taken that all ranks have
+        counted what this one has.
+        """
+        own = {name: float(number) for name, number in self._tally.totals.items()}
+        return {"step": self._moment.step - 1} | self._exchange.totals(own)
 
     def load_state_dict(self, state: Mapping[str, float]) -> None:
-        """Go on counting from a checkpoint."""
-        self._tally.totals = {name: number for name, number in state.items() if name != "step"}
+        """Go on counting from a checkpoint; with several ranks on each of them."""
+        self._tally.totals = self._exchange.share({name: one for name, one in state.items() if name != "step"})
         self._tally.spans.clear()
         self._begin(int(state["step"]) + 1)
 
@@ -212,12 +252,18 @@ class Vitals(Shows):
         self._watched.handles.clear()
 
     def _begin(self, step: int) -> None:
-        self._moment = Moment(step, self._parameters, self._tally)
+        self._moment = Moment(step, self._parameters, self._tally, self._splits)
         self._watched.step = step
         self._tally.next_step()
         self._is_measured = self._has_stepped = False
+        due = self._pace.due_by_number(step) | self._owed
+        # Clocks differ: where ranks exchange, what is due by time waits for a step that is due on all of them.
+        if due or self._exchange.ranks == 1:
+            due |= self._pace.due_by_time()
         for one in self._collectors:
-            one.is_due = one.name not in self._failed and (one.name in self._owed or self._is_due(one, step))
+            one.is_due = one.name in due and one.name not in self._failed
+        # Also what failed here: the other ranks may not know yet.
+        self._scheduled = [one for one in self._collectors if one.name in due]
 
     def _refresh(self) -> None:
         """Know the parameters anew where some joined the optimizer, or were frozen or thawed, since the last step."""
@@ -225,17 +271,9 @@ class Vitals(Shows):
         held = sum(one.requires_grad for group in groups for one in group["params"])
         if held != self._held:
             self._held = held
-            self._moment.parameters = self._parameters = trained(self._watched.model, self._watched.optimizer)
-
-    def _is_due(self, one: Collector, step: int) -> bool:
-        cadence = self._cadences[one.name]
-        if isinstance(cadence, timedelta):
-            now = self._clock()
-            if now < self._next_at.get(one.name, -math.inf):
-                return False
-            self._next_at[one.name] = now + cadence.total_seconds()
-            return True
-        return step == 1 or step % cadence == 0 or (one.is_detail and step in self._detail)
+            self._parameters = trained(self._watched.model, self._watched.optimizer)
+            self._splits = splits([one.tensor for one in self._parameters])
+            self._moment.parameters, self._moment.splits = self._parameters, self._splits
 
     def _before_step(self, optimizer: Any, args: Any, kwargs: Any) -> Any:
         """Runs inside the optimizer's step, before it. A closure computes the gradients only then: look after it."""
@@ -280,6 +318,9 @@ class Vitals(Shows):
 
     def _measure(self) -> None:
         if not self._is_measured:
+            steps = self._guard.detail_steps if self._guard is not None else 0
+            if steps and not self._pace.is_close(self._moment.step):
+                self.detail(steps, max(1, steps // _POINTS))
             self._is_measured = True
             self._ask("before")
 
@@ -293,7 +334,7 @@ class Vitals(Shows):
     def _collected(self, moment: Moment) -> dict[str, float]:
         with torch.no_grad():
             self._ask("close")
-        if not any(one.is_due for one in self._collectors):
+        if not self._scheduled and not any(one.is_due for one in self._collectors):
             self._tally.skipped += moment.is_skipped
             if (found := moment.sent(FOUND_INF)) is not None:
                 self._found_before.append(found)
@@ -302,22 +343,51 @@ class Vitals(Shows):
             moment.send(FOUND_BEFORE, torch.stack(self._found_before).gt(0).sum())
             self._found_before.clear()
         try:
-            moment.read()
+            with torch.no_grad():
+                self._share(moment)
+                moment.read()
         except Exception as problem:  # as for a collector
             self._say_once("the vitals of step %d could not be read: %s", moment.step, problem)
             return {}
-        moment.is_skipped |= any(moment.received(FOUND_INF))
-        self._tally.skipped += moment.is_skipped + int(sum(moment.received(FOUND_BEFORE)))
+        self._hear(moment)
         metrics: dict[str, float] = {}
         self._owed.clear()
         for one in self._collectors:
-            if one.is_due and moment.is_skipped and not one.on_skipped:
+            if one in self._scheduled and moment.is_skipped and not one.on_skipped:
                 self._owed.add(one.name)
-            elif one.is_due:
+            elif one.is_due and one.name not in self._failed:
                 metrics |= self._call(one, one.report)
         if self._failed:
             metrics["collector/failed"] = float(len(self._failed))
         return metrics
+
+    def _share(self, moment: Moment) -> None:
+        """Exchange with the other ranks. All of them come here at the same steps, and with as many numbers."""
+        found = moment.sent(FOUND_INF)
+        row = dict(zip(_TOLD, (float(moment.is_skipped) if found is None else found, *map(float, self._wish))))
+        row |= dict(self._tally.totals) | moment.told | dict.fromkeys(map(_failure, self._failed), 1.0)
+        device = local(self._parameters[0].tensor).device if self._parameters else torch.device("cpu")
+        if self._exchange.tell(moment, row, device):
+            self._wish = (0, 0)
+        elif self._splits:  # without the others there is no sum
+            self._failed |= {one.name for one in self._collectors if one.summed}
+            self._say_once("nothing is measured of sharded parameters from step %d on", moment.step)
+            return
+        moment.add_up({key: columns for one in self._scheduled for key, columns in one.summed.items()})
+
+    def _hear(self, moment: Moment) -> None:
+        rows = self._exchange.heard(moment)
+        moment.is_skipped |= any(moment.received(FOUND_INF)) or any(row["skipped"] for row in rows)
+        self._tally.skipped += moment.is_skipped + int(sum(moment.received(FOUND_BEFORE)))
+        if steps := max((int(row["detail steps"]) for row in rows), default=0):
+            cadence = min(int(row["detail every"]) for row in rows if row["detail every"])
+            self._pace.look_closely(moment.step + 1, steps, cadence)
+        for one in self._collectors:
+            if one.name not in self._failed and any(row[_failure(one.name)] for row in rows):
+                self._failed.add(one.name)
+                self._say_once(
+                    f"the collector `{one.name}` is off from step %d on: it failed on another rank", moment.step
+                )
 
     def _ask(self, method: str) -> None:
         for one in self._collectors:
@@ -347,38 +417,6 @@ class Vitals(Shows):
             logger.warning(message, *values)
 
 
-class _Timed(Generic[Batch]):
-    """Batches, with the time that each is waited for."""
-
-    def __init__(self, batches: Iterable[Batch], tally: Tally, clock: Callable[[], float]) -> None:
-        self._batches, self._tally, self._clock = batches, tally, clock
-
-    def __iter__(self) -> Iterator[Batch]:
-        started = self._clock()
-        for batch in self._batches:
-            self._tally.data_seconds += self._clock() - started
-            yield batch
-            started = self._clock()
-
-    def __len__(self) -> int:
-        return len(self._batches)  # type: ignore[arg-type]
-
-
-def _unscale(scaler: Any, optimizer: Any) -> None:
-    try:
-        scaler.unscale_(optimizer)
-    except RuntimeError as problem:
-        if "already been called" not in str(problem):
-            raise
-
-
-def _check(every: Mapping[str, Cadence], log_every: int, off: Collection[str]) -> None:
-    known = collectors()
-    for name in [*every, *off]:
-        if name not in known:
-            raise UsageError(f"there is no collector `{name}`; there are {', '.join(known)}")
-    for name, cadence in [*every.items(), ("log_every", log_every)]:
-        is_steps = isinstance(cadence, int) and not isinstance(cadence, bool) and cadence >= 1
-        is_time = isinstance(cadence, timedelta) and cadence > timedelta(0) and name != "log_every"
-        if not is_steps and not is_time:
-            raise UsageError(f"the cadence of `{name}` is {cadence!r}: give steps, at least 1, or a timedelta")
+def _failure(collector: str) -> str:
+    """The column in which a rank tells that it has switched this collector off."""
+    return f"{collector} is off"

@@ -88,7 +88,7 @@ def test_shares_add_up_to_one_and_are_those_of_the_squares(case: str) -> None:
 def test_half_precision_gradients_are_added_up_in_float32(dtype: Any) -> None:
     model = nn.Linear(1000, 1, bias=False).to(dtype)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.0)
-    vitals = Vitals(model, optimizer)
+    vitals = Vitals(model, optimizer, log_every=1)
     model.weight.grad = torch.full((1, 1000), 300.0, dtype=dtype)
     optimizer.step()
     assert vitals.step()["grad_norm"] == pytest.approx(300 * math.sqrt(1000), rel=1e-3)  # squares overflow float16

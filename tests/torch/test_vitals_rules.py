@@ -27,7 +27,7 @@ rule skips "steps are skipped" { when step_skipped > 0 -> yellow }
 def test_rules_over_vitals_catch_what_happens_inside_the_model() -> None:
     model = net(layers=8)
     optimizer = torch.optim.SGD(model.parameters(), lr=1e-4)
-    measured = Vitals(model, optimizer, every={"grad_share": 1, "activations": 1})
+    measured = Vitals(model, optimizer, every={"grad_share": 1, "activations": 1}, log_every=1)
     monitor = vitals.watch(vitals.load("inside", text=POLICY))
     told = []
     for step in range(1, 41):

@@ -48,7 +48,7 @@ def test_an_overflow_marks_the_step_and_gives_no_norm_of_it(kind: str) -> None:
     model = net()
     optimizer = OPTIMIZERS[kind](model.parameters())
     scaler = torch.amp.GradScaler("cpu", init_scale=2.0**10)
-    vitals = Vitals(model, optimizer, scaler=scaler, every={"grad_groups": 3, "param_norm": 3})
+    vitals = Vitals(model, optimizer, scaler=scaler, every={"grad_groups": 3, "param_norm": 3}, log_every=1)
     found = []
     for step in range(1, 6):
         optimizer.zero_grad()
@@ -113,7 +113,7 @@ def test_accumulated_micro_batches_are_one_batch(batches: int, is_on_device: boo
 def test_tokens_without_a_loss_count_and_a_step_without_a_token_has_no_loss() -> None:
     model = net()
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-    vitals = Vitals(model, optimizer)
+    vitals = Vitals(model, optimizer, log_every=1)
     loss_of(model, words(0)).backward()
     optimizer.step()
     vitals.micro_batch(tokens=7)
@@ -164,7 +164,7 @@ def test_the_learning_rate_is_that_of_the_step_just_done() -> None:
     ]
     optimizer = torch.optim.SGD(groups, lr=1.0)
     scheduler = torch.optim.lr_scheduler.ExponentialLR(optimizer, 0.5)
-    vitals = Vitals(model, optimizer)
+    vitals = Vitals(model, optimizer, log_every=1)
     found = []
     for step in range(3):
         loss_of(model, words(step)).backward()

@@ -145,7 +145,7 @@ def test_a_collector_that_fails_is_switched_off(
     monkeypatch.setattr(collectors()["param_norm"], "after", fails)
     model = net()
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-    vitals = Vitals(model, optimizer, every={"param_norm": 1})
+    vitals = Vitals(model, optimizer, every={"param_norm": 1}, log_every=1)
     with caplog.at_level(logging.WARNING, "vitalsdsl"):
         for step in range(3):
             loss_of(model, words(step)).backward()
@@ -171,7 +171,7 @@ def test_a_model_that_cannot_be_looked_through_trains_on(
 ) -> None:
     model = net()
     optimizer = torch.optim.SGD(list(model.embed.parameters()), lr=0.1)
-    vitals = Vitals(model, optimizer)
+    vitals = Vitals(model, optimizer, log_every=1)
     optimizer.add_param_group({"params": list(model.lm_head.parameters())})
     monkeypatch.setattr(model, "named_modules", lambda **options: 1 / 0)
     before = model.lm_head.weight.detach().clone()
@@ -196,7 +196,7 @@ def test_time_is_split_between_data_and_the_rest() -> None:
     model = net()
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     cadence = timedelta(seconds=10)
-    vitals = Vitals(model, optimizer, clock=clock, every={"throughput": cadence, "memory": cadence})
+    vitals = Vitals(model, optimizer, clock=clock, log_every=1, every={"throughput": cadence, "memory": cadence})
 
     def batches() -> Iterator[Any]:
         for step in range(7):
@@ -243,7 +243,7 @@ def test_counters_go_on_from_a_checkpoint() -> None:
         vitals.step(tokens=torch.tensor(64), samples=8)
     saved = vitals.state_dict()
     assert saved == {"step": 3, "tokens": 192.0, "samples": 24.0}
-    again = Vitals(model, optimizer, every={"param_norm": 5})
+    again = Vitals(model, optimizer, every={"param_norm": 5}, log_every=1)
     again.load_state_dict(saved)
     for step in (4, 5):
         loss_of(model, words(step)).backward()

@@ -10,9 +10,8 @@ import torch
 from vitalsdsl_torch.collectors.adam_state import second_moments
 from vitalsdsl_torch.collectors.base import Collector
 from vitalsdsl_torch.collectors.moment import Moment
-from vitalsdsl_torch.collectors.norms import sampled
+from vitalsdsl_torch.collectors.norms import sampled, wide
 from vitalsdsl_torch.collectors.parameters import Parameter
-from vitalsdsl_torch.collectors.watched import Watched
 
 
 class AdamRatio(Collector):
@@ -29,14 +28,11 @@ class AdamRatio(Collector):
     metrics = {
         "adam/rms_ratio/<g>": "√ mean(g² / max(v̂, ε²)) over a group; about 1 in a steady training. Absent at its first step"
     }
-
-    def __init__(self, watched: Watched) -> None:
-        super().__init__(watched)
-        self._looked: list[Parameter] = []
+    summed = {"adam ratio": 2}
 
     def at_step(self, moment: Moment) -> None:
         sums: list[Any] = []
-        self._looked = []
+        looked: list[Parameter] = []
         for second in second_moments(self.watched.optimizer, moment):
             gradient = second.parameter.tensor.grad
             if gradient is None or gradient.is_sparse:
@@ -45,17 +41,18 @@ class AdamRatio(Collector):
             if moment.scale is not None:
                 gradient = gradient / moment.scale
             ratios = gradient.square() / second.values.clamp(min=second.epsilon**2)
-            sums.append(ratios.sum())
-            self._looked.append(second.parameter)
+            total = wide(ratios.sum())
+            sums.append(torch.stack([total, torch.full_like(total, ratios.numel())]))
+            looked.append(second.parameter)
         if sums:
-            moment.send("adam ratio", torch.stack([one.to(sums[0].device) for one in sums]))
+            moment.send_sums("adam ratio", looked, torch.stack([one.to(sums[0].device) for one in sums]))
 
     def report(self, moment: Moment) -> Iterator[tuple[str, float]]:
         sums: dict[str, list[float]] = {}
-        for parameter, ratios in zip(self._looked, moment.received("adam ratio")):
+        for parameter, (ratios, looked) in moment.sums("adam ratio"):
             for group in parameter.groups:
                 of_group = sums.setdefault(group, [0.0, 0.0])
                 of_group[0] += ratios
-                of_group[1] += sampled(parameter.tensor).numel()
+                of_group[1] += looked
         for group, (ratios, looked) in sums.items():
             yield f"adam/rms_ratio/{group}", (ratios / looked) ** 0.5

@@ -18,7 +18,8 @@ SAMPLE = 100_000
 class AdamSpread(Collector):
     """By how many orders of magnitude a few second moments tower over the usual one: log10(p99.9 / p50).
 
-    Elements that are still 0, such as the rows of words never met, do not count.
+    Elements that are still 0, such as the rows of words never met, do not count. Of sharded parameters each rank looks at
+    the parts that it holds, and says what it sees there.
     """
 
     name = "adam_spread"
@@ -36,6 +37,8 @@ class AdamSpread(Collector):
             for group in second.parameter.groups:
                 groups.setdefault(group, []).append(second.values)
         for group, values in groups.items():
+            if not any(one.numel() for one in values):  # the parts that lie on other ranks
+                continue
             spacing = max(1, -(-sum(one.numel() for one in values) // SAMPLE))
             whole = torch.cat([one[::spacing].to(values[0].device) for one in values])
             used = torch.where(whole > 0, whole, torch.nan)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import timedelta
 from functools import cache
 from typing import ClassVar
@@ -23,7 +23,7 @@ class Collector:
     each name what it is, in which unit, and when it is NaN or absent; `<g>`, `<i>` stand for a group, a layer.
 
     At a step at which it is due the methods are called in the order in which they stand here. They may keep tensors on
-    the device with `moment.send`, and must neither read a tensor on the host nor change anything of the training.
+    the device with `moment.send`, sums over parameters with `moment.send_sums`, and must neither read a tensor on the host nor change anything of the training.
     An exception in one of them switches this collector off for the rest of the run, with one line in the log.
     """
 
@@ -32,6 +32,10 @@ class Collector:
     cost: ClassVar[str]
     needs: ClassVar[str] = ""
     metrics: ClassVar[Mapping[str, str]]
+    summed: ClassVar[Mapping[str, int]] = {}
+    """What it gives to `Moment.send_sums`: the keys, and how many columns each has. Fixed, so that all ranks know it."""
+    told: ClassVar[Sequence[str]] = ()
+    """What it gives to `Moment.tell`, and finds in `Moment.ranks` of each rank."""
     is_detail: ClassVar[bool] = False
     """Whether `Vitals.detail` makes it due more often for a while."""
     on_skipped: ClassVar[bool] = False

@@ -18,8 +18,8 @@ class Counters(Collector):
     cost = "none"
     needs = "`tokens`, `samples`, `epoch`, `data_pos` where they are given"
     metrics = {
-        "tokens": "tokens since the start of the run, on this rank",
-        "samples": "samples since the start of the run, on this rank",
+        "tokens": "tokens since the start of the run, on all ranks",
+        "samples": "samples since the start of the run, on all ranks",
         "epoch": "as last given to `Vitals.step`",
         "data_pos": "as last given to `Vitals.step`: a position in the data",
     }
@@ -32,5 +32,6 @@ class Counters(Collector):
             )
 
     def report(self, moment: Moment) -> Iterator[tuple[str, float]]:
+        over_ranks = moment.totals_of_ranks()
         for name in (*moment.tally.totals, *moment.tally.given):
-            yield from ((name, value) for value in moment.received(name))
+            yield from ((name, over_ranks.get(name, value)) for value in moment.received(name))

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from vitalsdsl_torch.collectors.base import Collector
 from vitalsdsl_torch.collectors.moment import Moment
-from vitalsdsl_torch.collectors.norms import gradient_norms, gradient_squares, root
+from vitalsdsl_torch.collectors.norms import GRADIENTS, gradient_squares, root, send_gradients
 
 
 class GradGroups(Collector):
@@ -24,9 +24,10 @@ class GradGroups(Collector):
         "grad_norm/layer/<i>": "L2 norm over the gradients of layer i, from 0",
     }
     is_detail = True
+    summed = {GRADIENTS: 1}
 
     def before(self, moment: Moment) -> None:
-        gradient_norms(moment)
+        send_gradients(moment)
 
     def report(self, moment: Moment) -> Iterator[tuple[str, float]]:
         groups: dict[str, list[float]] = defaultdict(list)

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from vitalsdsl_torch.collectors.base import Collector
 from vitalsdsl_torch.collectors.moment import Moment
-from vitalsdsl_torch.collectors.norms import gradient_norms, gradient_squares, root
+from vitalsdsl_torch.collectors.norms import GRADIENTS, gradient_squares, root, send_gradients
 from vitalsdsl_torch.collectors.watched import Watched
 
 STEPS = 100
@@ -35,12 +35,14 @@ class GradNorm(Collector):
         "only with `clip_grad_norm_`",
     }
 
+    summed = {GRADIENTS: 1}
+
     def __init__(self, watched: Watched) -> None:
         super().__init__(watched)
         self._clipped: deque[bool] = deque(maxlen=STEPS)
 
     def before(self, moment: Moment) -> None:
-        gradient_norms(moment)
+        send_gradients(moment)
 
     def report(self, moment: Moment) -> Iterator[tuple[str, float]]:
         squares = [squared for _, squared in gradient_squares(moment)]

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from vitalsdsl_torch.collectors.base import Collector
 from vitalsdsl_torch.collectors.moment import Moment
-from vitalsdsl_torch.collectors.norms import gradient_norms, gradient_squares
+from vitalsdsl_torch.collectors.norms import GRADIENTS, gradient_squares, send_gradients
 
 
 class GradShare(Collector):
@@ -25,9 +25,10 @@ class GradShare(Collector):
         "fewer than eight), embed, head, rest. NaN where the norm is 0 or not finite",
     }
     is_detail = True
+    summed = {GRADIENTS: 1}
 
     def before(self, moment: Moment) -> None:
-        gradient_norms(moment)
+        send_gradients(moment)
 
     def report(self, moment: Moment) -> Iterator[tuple[str, float]]:
         bands: dict[str, list[float]] = defaultdict(list)

@@ -21,15 +21,15 @@ class GradZeros(Collector):
         "grad_zero_frac": "share of the elements of all gradients that are exactly 0, 0 to 1; of a sparse gradient the "
         "rows that it leaves out count as 0",
     }
+    summed = {"zeros": 1}
 
     def before(self, moment: Moment) -> None:
-        tensors = [one.tensor for one in moment.parameters if one.tensor.grad is not None]
-        elements = sum(tensor.numel() for tensor in tensors)
-        if elements:
-            filled = torch.stack([torch.count_nonzero(values_of(tensor.grad)) for tensor in tensors]).sum()
-            moment.send(
-                "zeros", 1 - filled.double() / elements if filled.device.type != "mps" else 1 - filled / elements
-            )
+        looked = [one for one in moment.parameters if one.tensor.grad is not None]
+        if looked:
+            filled = [torch.count_nonzero(values_of(one.tensor.grad)) for one in looked]
+            moment.send_sums("zeros", looked, torch.stack([one.to(filled[0].device) for one in filled])[:, None])
 
     def report(self, moment: Moment) -> Iterator[tuple[str, float]]:
-        yield from (("grad_zero_frac", share) for share in moment.received("zeros"))
+        counted = moment.sums("zeros")
+        if elements := sum(parameter.tensor.numel() for parameter, _ in counted):
+            yield "grad_zero_frac", 1 - sum(filled for _, (filled,) in counted) / elements

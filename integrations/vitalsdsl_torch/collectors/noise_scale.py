@@ -9,7 +9,7 @@ import torch
 
 from vitalsdsl_torch.collectors.base import Collector
 from vitalsdsl_torch.collectors.moment import Moment
-from vitalsdsl_torch.collectors.norms import gradient_norms, gradient_squares, norms, values_of
+from vitalsdsl_torch.collectors.norms import GRADIENTS, gradient_squares, norms, send_gradients, values_of
 from vitalsdsl_torch.collectors.watched import Watched
 
 KEPT = 0.9
@@ -45,6 +45,7 @@ class NoiseScale(Collector):
         "gns": "noise scale, in tokens (or samples, or micro-batches, by what `micro_batch` is given); negative or infinite "
         "while there are too few measurements",
     }
+    summed = {GRADIENTS: 1}
 
     def __init__(self, watched: Watched) -> None:
         super().__init__(watched)
@@ -65,7 +66,7 @@ class NoiseScale(Collector):
 
     def before(self, moment: Moment) -> None:
         if moment.sent(self._key) is not None:
-            gradient_norms(moment)
+            send_gradients(moment)
 
     def close(self, moment: Moment) -> None:
         if moment.sent(self._key) is not None:

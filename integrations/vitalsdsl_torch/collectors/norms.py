@@ -11,38 +11,61 @@ from torch import Tensor
 
 from vitalsdsl_torch.collectors.moment import Moment
 from vitalsdsl_torch.collectors.parameters import Parameter
+from vitalsdsl_torch.collectors.shards import local
 
 SAMPLE = 1 << 20
 """Elements of one tensor that are looked at where all of them would cost too much memory."""
 
 
-def values_of(tensor: Tensor) -> Tensor:
-    """The elements of a tensor that are stored: of a sparse gradient its rows, each once."""
-    return tensor.coalesce().values() if tensor.is_sparse else tensor
+def values_of(tensor: Any) -> Tensor:
+    """The elements of a tensor that are stored here: of a sparse gradient its rows, each once; of a sharded one its part."""
+    here = local(tensor)
+    return here.coalesce().values() if here.is_sparse else here
 
 
 def norms(tensors: Sequence[Tensor]) -> Tensor:
-    """The L2 norm of each tensor, `(n,)` float32 on the device of the first; squares are added in float32."""
-    return torch.stack([norm.to(tensors[0].device) for norm in torch._foreach_norm(tensors, 2, dtype=torch.float32)])
+    """The L2 norm of each tensor, `(n,)` on the device of the first; squares are added in float32, of float64 in that."""
+    dtype = torch.float32
+    if any(one.dtype == torch.float64 for one in tensors):
+        tensors, dtype = [one.double() for one in tensors], torch.float64
+    return torch.stack([norm.to(tensors[0].device) for norm in torch._foreach_norm(tensors, 2, dtype=dtype)])
 
 
-GRADIENTS = "gradient norms"
+def wide(tensor: Tensor) -> Tensor:
+    """In float64, where the device has that."""
+    return tensor if tensor.device.type == "mps" else tensor.double()
+
+
+def squares(of: Tensor) -> Tensor:
+    """The squares of norms, `(n, 1)`: in float64, since those of float32 overflow it."""
+    return wide(of).square()[:, None]
+
+
+GRADIENTS = "gradients"
 
 
 def gradient_norms(moment: Moment) -> Tensor | None:
-    """The norm of each gradient, unscaled: one pass, whoever asks first, and sent. None where there is no gradient."""
+    """The norm of each gradient, or of its part on this rank, unscaled: one pass, whoever asks first.
+
+    None where there is no gradient.
+    """
     if moment.gradients is None:
         moment.measured = [one for one in moment.parameters if one.tensor.grad is not None]
         if moment.measured:
             measured = norms([values_of(one.tensor.grad) for one in moment.measured])
             moment.gradients = measured if moment.scale is None else measured / moment.scale
-            moment.send(GRADIENTS, moment.gradients)
     return moment.gradients
 
 
+def send_gradients(moment: Moment) -> None:
+    """Send the squared norm of each gradient, once."""
+    if not moment.has_sent(GRADIENTS) and (found := gradient_norms(moment)) is not None:
+        moment.send_sums(GRADIENTS, moment.measured, squares(found))
+
+
 def gradient_squares(moment: Moment) -> list[tuple[Parameter, float]]:
-    """The squared norm of each gradient, on the host in float64. Empty where nothing was measured."""
-    return [(one, norm * norm) for one, norm in zip(moment.measured, moment.received(GRADIENTS))]
+    """The squared norm of each whole gradient, on the host in float64. Empty where nothing was measured."""
+    return [(one, squared) for one, (squared,) in moment.sums(GRADIENTS)]
 
 
 def root(squared: float) -> float:
@@ -51,12 +74,13 @@ def root(squared: float) -> float:
 
 
 def sampled(tensor: Any) -> Tensor:
-    """At most about a million elements of a tensor, flat: all of a small one, else evenly spaced ones.
+    """At most about a million elements of a tensor, or of its part on this rank, flat: all of a small one, else evenly
+    spaced ones.
 
     The spacing has no divisor in common with the size, hence none with a dimension: all rows and all columns are met
     alike, always the same elements, and no random number is drawn.
     """
-    flat = tensor.detach().reshape(-1)
+    flat = local(tensor).detach().reshape(-1)
     if flat.numel() <= SAMPLE:
         return flat
     spacing = math.ceil(flat.numel() / SAMPLE)

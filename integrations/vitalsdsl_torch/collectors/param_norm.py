@@ -8,7 +8,8 @@ from collections.abc import Iterator
 
 from vitalsdsl_torch.collectors.base import Collector
 from vitalsdsl_torch.collectors.moment import Moment
-from vitalsdsl_torch.collectors.norms import norms, root
+from vitalsdsl_torch.collectors.norms import norms, root, squares
+from vitalsdsl_torch.collectors.shards import local
 
 
 class ParamNorm(Collector):
@@ -24,24 +25,26 @@ class ParamNorm(Collector):
         "param_norm/<band>": "the same over first4 and last4 (fewer layers where the model has fewer than eight)",
         "param_nonfinite": "parameters that hold NaN or infinity; a count of tensors",
     }
+    summed = {"parameters": 1}
 
     def after(self, moment: Moment) -> None:
         if moment.parameters:
-            moment.send("parameters", norms([one.tensor.detach() for one in moment.parameters]))
+            found = norms([local(one.tensor.detach()) for one in moment.parameters])
+            moment.send_sums("parameters", moment.parameters, squares(found))
 
     def report(self, moment: Moment) -> Iterator[tuple[str, float]]:
-        received = moment.received("parameters")
+        received = moment.sums("parameters")
         if not received:
             return
         sums: dict[str, float] = defaultdict(float)
-        for parameter, norm in zip(moment.parameters, received):
-            sums["param_norm"] += norm * norm
+        for parameter, (squared,) in received:
+            sums["param_norm"] += squared
             for group in parameter.groups:
-                sums[f"param_norm/group/{group}"] += norm * norm
+                sums[f"param_norm/group/{group}"] += squared
             if parameter.layer is not None:
-                sums[f"param_norm/layer/{parameter.layer}"] += norm * norm
+                sums[f"param_norm/layer/{parameter.layer}"] += squared
             if parameter.band not in (parameter.kind, "rest"):
-                sums[f"param_norm/{parameter.band}"] += norm * norm
-        for metric, squared in sums.items():
-            yield metric, root(squared)
-        yield "param_nonfinite", float(sum(not math.isfinite(norm) for norm in received))
+                sums[f"param_norm/{parameter.band}"] += squared
+        for metric, whole in sums.items():
+            yield metric, root(whole)
+        yield "param_nonfinite", float(sum(not math.isfinite(squared) for _, (squared,) in received))

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from typing import Any, Generic, TypeAlias, TypeVar
 
 from torch import Tensor
+
+Batch = TypeVar("Batch")
 
 Number: TypeAlias = "int | float | Tensor"
 """A number, or a tensor of one element, which stays on its device."""
@@ -87,3 +89,20 @@ class _Passed:
     seconds: float
     steps: int
     sums: dict[str, Any]
+
+
+class Timed(Generic[Batch]):
+    """Batches, with the time that each is waited for."""
+
+    def __init__(self, batches: Iterable[Batch], tally: Tally) -> None:
+        self._batches, self._tally, self._clock = batches, tally, tally.clock
+
+    def __iter__(self) -> Iterator[Batch]:
+        started = self._clock()
+        for batch in self._batches:
+            self._tally.data_seconds += self._clock() - started
+            yield batch
+            started = self._clock()
+
+    def __len__(self) -> int:
+        return len(self._batches)  # type: ignore[arg-type]

@@ -19,8 +19,8 @@ class Throughput(Collector):
     cost = "none"
     needs = "`tokens`, `samples` where they are given"
     metrics = {
-        "throughput": "tokens per second on this rank; absent at the first report",
-        "throughput/samples": "samples per second on this rank",
+        "throughput": "tokens per second, of all ranks together; absent at the first report",
+        "throughput/samples": "samples per second, of all ranks together",
     }
     on_skipped = True
 
@@ -31,6 +31,7 @@ class Throughput(Collector):
 
     def report(self, moment: Moment) -> Iterator[tuple[str, float]]:
         totals = {name: next(iter(moment.received(name)), number) for name, number in moment.tally.totals.items()}
+        totals |= moment.totals_of_ranks()
         passed = moment.tally.since("throughput", moment.step, **totals)
         if passed.steps and passed.seconds > 0:
             for name, metric in (("tokens", "throughput"), ("samples", "throughput/samples")):

@@ -11,8 +11,11 @@ from torch import Tensor
 
 from vitalsdsl_torch.collectors.base import Collector
 from vitalsdsl_torch.collectors.moment import Moment
-from vitalsdsl_torch.collectors.norms import root, sampled
+from vitalsdsl_torch.collectors.norms import norms, root, sampled, squares
 from vitalsdsl_torch.collectors.watched import Watched
+
+WIDER = {torch.float16: torch.float32, torch.bfloat16: torch.float32}
+"""In what the difference of two weights is taken, where that of their own type would be coarse."""
 
 
 class Updates(Collector):
@@ -20,7 +23,7 @@ class Updates(Collector):
 
     A ratio about 1e-3 is usual; far above it the weights are rewritten, far below they stand still. Weights in half
     precision may not change at all where the step is smaller than their last digit. Measured on a copy of at most about
-    a million evenly spaced elements of each parameter, held for the one step.
+    a million evenly spaced elements of each parameter, or of each rank's part of it, held for the one step.
     """
 
     name = "updates"
@@ -32,6 +35,7 @@ class Updates(Collector):
         "update_rms/<g>": "root mean square of the change of one element",
         "weights_changed/<g>": "share of the elements that changed, 0 to 1",
     }
+    summed = {"updates": 4}
 
     def __init__(self, watched: Watched) -> None:
         super().__init__(watched)
@@ -46,23 +50,18 @@ class Updates(Collector):
         numbers: list[Any] = []
         for parameter, copy in zip(moment.parameters, self._copies):
             now = sampled(parameter.tensor)
-            moved = torch.linalg.vector_norm(now.float() - copy.float(), dtype=torch.float32)
-            size = torch.linalg.vector_norm(copy, dtype=torch.float32)
-            numbers.append(torch.stack([moved, size, torch.count_nonzero(now != copy).float()]))
+            lengths = squares(norms([now.to(WIDER.get(now.dtype, now.dtype)) - copy, copy]))[:, 0]
+            changed = torch.count_nonzero(now != copy)[None]
+            numbers.append(torch.cat([lengths, changed, torch.full_like(changed, now.numel())]))
         first = numbers[0].device
-        moment.send("updates", torch.stack([one.to(first) for one in numbers]))
+        moment.send_sums("updates", moment.parameters, torch.stack([one.to(first) for one in numbers]))
         self._copies = []
 
     def report(self, moment: Moment) -> Iterator[tuple[str, float]]:
-        received = moment.received("updates")
         sums: dict[str, list[float]] = {}
-        for at, parameter in enumerate(moment.parameters[: len(received) // 3]):
-            moved, size, changed = received[3 * at : 3 * at + 3]
+        for parameter, numbers in moment.sums("updates"):
             for group in parameter.groups:
-                of_group = sums.setdefault(group, [0.0] * 4)
-                looked = sampled(parameter.tensor).numel()
-                for place, number in enumerate((moved**2, size**2, changed, looked)):
-                    of_group[place] += number
+                sums[group] = [one + more for one, more in zip(sums.get(group, [0.0] * 4), numbers)]
         for group, (moved, size, changed, looked) in sums.items():
             if looked:
                 yield f"update_ratio/{group}", root(moved) / root(size) if size else math.inf if moved else math.nan
