@@ -122,6 +122,11 @@ class Exchange:
         return {name: number / shares for name, number in totals.items()}
 
 
+def failure_of(collector: str) -> str:
+    """The column in which a rank tells that it has switched this collector off."""
+    return f"{collector} is off"
+
+
 def _store() -> Any | None:
     """What the ranks met through. It has no public name; without it they are taken to have made all that this one has."""
     try:

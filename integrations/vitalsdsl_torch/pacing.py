@@ -5,9 +5,18 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Collection, Iterable, Mapping
 from datetime import timedelta
+from typing import Protocol
 
 from vitalsdsl.errors import UsageError
 from vitalsdsl_torch.collectors.base import Cadence, Collector, collectors
+
+
+class Follows(Protocol):
+    """What says for how many steps more is to be measured: `Guard`."""
+
+    @property
+    def detail_steps(self) -> int:
+        """How many of the steps to come are those of which more is to be measured."""
 
 
 class Pace:

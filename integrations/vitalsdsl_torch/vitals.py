@@ -7,7 +7,7 @@ import math
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import partial
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -20,8 +20,8 @@ from vitalsdsl_torch.collectors.parameters import Parameter, trained
 from vitalsdsl_torch.collectors.shards import Split, local, splits
 from vitalsdsl_torch.collectors.tally import Batch, Number, Tally, Timed
 from vitalsdsl_torch.collectors.watched import Watched
-from vitalsdsl_torch.exchange import Exchange
-from vitalsdsl_torch.pacing import Pace, check_cadences
+from vitalsdsl_torch.exchange import Exchange, failure_of
+from vitalsdsl_torch.pacing import Follows, Pace, check_cadences
 from vitalsdsl_torch.shows import Shows
 
 logger = logging.getLogger("vitalsdsl")
@@ -34,14 +34,6 @@ _POINTS = 20
 
 FOUND_INF, FOUND_BEFORE = "found inf", "found inf before"
 """What a fused optimizer says of overflow: at this step, and at those since the last read."""
-
-
-class Follows(Protocol):
-    """What says for how many steps more is to be measured: `Guard`."""
-
-    @property
-    def detail_steps(self) -> int:
-        """How many of the steps to come are those of which more is to be measured."""
 
 
 class Vitals(Shows):
@@ -108,7 +100,7 @@ class Vitals(Shows):
         self._pace = Pace(made.values(), every, log_every, clock)
         is_sharded = any(hasattr(one, "placements") for one in model.parameters())
         told = sorted({name for one in collectors().values() for name in one.told})
-        columns = [*_TOLD, *told, *map(_failure, collectors())]
+        columns = [*_TOLD, *told, *map(failure_of, collectors())]
         setting = (log_every, sorted(every.items()), [*made], is_sharded)
         self._exchange = Exchange(process_group, over_ranks, is_sharded, columns, setting)
         if self._exchange.ranks > 1:
@@ -365,7 +357,7 @@ class Vitals(Shows):
         """Exchange with the other ranks. All of them come here at the same steps, and with as many numbers."""
         found = moment.sent(FOUND_INF)
         row = dict(zip(_TOLD, (float(moment.is_skipped) if found is None else found, *map(float, self._wish))))
-        row |= dict(self._tally.totals) | moment.told | dict.fromkeys(map(_failure, self._failed), 1.0)
+        row |= dict(self._tally.totals) | moment.told | dict.fromkeys(map(failure_of, self._failed), 1.0)
         device = local(self._parameters[0].tensor).device if self._parameters else torch.device("cpu")
         if self._exchange.tell(moment, row, device):
             self._wish = (0, 0)
@@ -383,7 +375,7 @@ class Vitals(Shows):
             cadence = min(int(row["detail every"]) for row in rows if row["detail every"])
             self._pace.look_closely(moment.step + 1, steps, cadence)
         for one in self._collectors:
-            if one.name not in self._failed and any(row[_failure(one.name)] for row in rows):
+            if one.name not in self._failed and any(row[failure_of(one.name)] for row in rows):
                 self._failed.add(one.name)
                 self._say_once(
                     f"the collector `{one.name}` is off from step %d on: it failed on another rank", moment.step
@@ -415,8 +407,3 @@ class Vitals(Shows):
         if message not in self._said:
             self._said.add(message)
             logger.warning(message, *values)
-
-
-def _failure(collector: str) -> str:
-    """The column in which a rank tells that it has switched this collector off."""
-    return f"{collector} is off"

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import Any
+
 import pytest
 
 from tests.torch.nets import loss_of, net, words
 
 torch = pytest.importorskip("torch")
+from vitalsdsl_torch.guard import Guard  # noqa: E402
 from vitalsdsl_torch.vitals import Vitals  # noqa: E402
 
 import vitalsdsl as vitals  # noqa: E402
@@ -44,3 +48,33 @@ def test_rules_over_vitals_catch_what_happens_inside_the_model() -> None:
     assert ("blown_up", "act/layer1/absmax") not in fired  # it lies before
     assert 30 < fired["shallow", None] <= 33
     assert not any(rule == "skips" for rule, _ in fired)
+
+
+CLOSER = """
+vitals 1
+
+rule jump "the loss is far above what it was" {
+  when loss > 2 * baseline(loss, 20 steps) -> yellow do request("detail", steps: 40)
+}
+"""
+
+
+def test_a_rule_that_asks_for_detail_gets_it_by_layer_for_as_many_steps(tmp_path: Path, monkeypatch: Any) -> None:
+    monkeypatch.setenv("VITALS_HOME", str(tmp_path / "home"))
+    model = net()
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-4)
+    measured = Vitals(model, optimizer, log_every=1)
+    policy = vitals.load("closer", text=CLOSER)
+    guard = Guard(policy, tmp_path / "run", model=model, optimizer=optimizer, extra={"vitals": measured}, every=1000)
+    measured.follow(guard)
+    by_layer = []
+    for step in guard.steps(120):
+        optimizer.zero_grad()
+        loss = loss_of(model, words(0)) * (10 if step == 30 else 1)
+        loss.backward()
+        optimizer.step()
+        metrics = measured.step(loss=loss, tokens=64)
+        by_layer += [step] * ("grad_norm/layer/2" in metrics and "grad_share/embed" in metrics)
+        guard.step(metrics)
+    # At the first as always, then every second of the forty after the one that tripped the rule.
+    assert by_layer == [1, *range(31, 71, 2)]

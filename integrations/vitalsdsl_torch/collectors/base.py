@@ -19,12 +19,14 @@ class Collector:
     """The base of all collectors. A new one is a new file in this folder, and nothing else.
 
     `every` is its cadence where the user sets none: a number of optimizer steps (due at the first step and at each
-    multiple) or a length of time (due at the first step, then at the first step after each such span). `metrics` says of
-    each name what it is, in which unit, and when it is NaN or absent; `<g>`, `<i>` stand for a group, a layer.
+    multiple; 1 is each logged step, as `log_every` says) or a length of time (due at the first step, then at the first
+    step after each such span). `metrics` says of each name what it is, in which unit, and when it is NaN or absent; `<g>`,
+    `<i>` stand for a group, a layer.
 
     At a step at which it is due the methods are called in the order in which they stand here. They may keep tensors on
-    the device with `moment.send`, sums over parameters with `moment.send_sums`, and must neither read a tensor on the host nor change anything of the training.
-    An exception in one of them switches this collector off for the rest of the run, with one line in the log.
+    the device with `moment.send`, sums over the elements of parameters with `moment.send_sums`, and must neither read a
+    tensor on the host, nor wait for another rank, nor change anything of the training. An exception in one of them
+    switches this collector off for the rest of the run, with one line in the log.
     """
 
     name: ClassVar[str]

@@ -22,8 +22,22 @@ Groups `<g>` are embed, head, attn, mlp, norm, router, expert, other, by the nam
 but embed and head. Layers `<i>` are those of the model's numbered list; with several lists they are counted through.
 
 Each collector can be left out (`off={"logits"}`) and has a cadence of its own (`every={"activations": 200}`), in optimizer
-steps or as a `timedelta`; with steps it is due at the first and at each multiple. `Vitals.detail` makes those marked
-"detail" due more often for a while. A step that the loss scaler skipped has no gradient metrics: they come with the next.
+steps or as a `timedelta`; with steps it is due at the first and at each multiple. "Each logged step" is each fiftieth, or
+what `log_every` says. Between two points a rule sees nothing: `for 20 steps` over a metric of each fiftieth is over at the
+next point, and where rules shall see every step, `log_every=1` costs one wait for the device a step.
+
+`Vitals.detail(steps, every)` makes the collectors marked "detail" due more often for a while. After `vitals.follow(guard)`
+rules ask for it: a level that does `request("detail", steps: 200)` has them about twenty times in the next 200 steps.
+
+With several processes `Vitals` is made on all of them alike, and its methods are called at the same steps: the ranks then
+exchange one small row of numbers at a measured step. Loss, tokens and samples are those of all ranks (of `process_group`,
+where one is given: give that of the data-parallel copies where other ranks get the same data), or with
+`over_ranks=False` of this rank alone. What is said of parameters and gradients is always that of whole ones, sharded or not:
+FSDP2 (`fully_shard`) and tensor parallelism in any mix, at one more collective a measured step and mesh dimension, and one
+for each gradient that is still `Partial`. Each stage of a pipeline measures its own parameters. What layers give out, time and memory
+are those of each rank.
+
+A collector that fails on one rank is switched off on all. A step that the loss scaler skipped has no gradient metrics: they come with the next.
 `collector/failed` counts collectors that failed and were switched off; it is absent while there are none.
 """
 
@@ -78,4 +92,4 @@ def _section(name: str) -> str:
 def _span(cadence: Cadence) -> str:
     if isinstance(cadence, timedelta):
         return f"{cadence.total_seconds() / 60:g} minutes"
-    return "step" if cadence == 1 else f"{cadence} steps"
+    return "logged step" if cadence == 1 else f"{cadence} steps"
