@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -31,11 +30,12 @@ def total_norm(moment: Moment) -> Tensor:
     Of float32 gradients it has the bits of `torch.nn.utils.get_total_norm`, which takes sharded ones on one mesh, and
     plain ones, but not both together.
     """
-    gradients = [one.tensor.grad for one in moment.parameters if one.tensor.grad is not None]
-    meshes = {getattr(one, "device_mesh", None) for one in gradients}
-    if meshes and None not in meshes and len(meshes) == 1 and all(one.dtype in _EXACT for one in gradients):
-        total = torch.nn.utils.get_total_norm(gradients)
-        return total.full_tensor() if hasattr(total, "full_tensor") else total
+    if any(hasattr(one.tensor, "placements") for one in moment.parameters):
+        gradients = [one.tensor.grad for one in moment.parameters if one.tensor.grad is not None]
+        meshes = {getattr(one, "device_mesh", None) for one in gradients}
+        if None not in meshes and len(meshes) == 1 and all(one.dtype in _EXACT for one in gradients):
+            total = torch.nn.utils.get_total_norm(gradients)
+            return total.full_tensor() if hasattr(total, "full_tensor") else total
     found = gradient_norms(moment)
     if found is None:
         return torch.tensor(0.0)
@@ -51,19 +51,11 @@ def clip(moment: Moment, max_norm: float, total: Tensor) -> None:
     """Multiply all gradients by min(1, max_norm / (total + 1e-6)). With an infinite `max_norm` they stay as they are."""
     if max_norm == math.inf:
         return
-    tensors = [one.tensor for one in moment.parameters if one.tensor.grad is not None]
-    for together in ([one for one in tensors if is_one(one.grad)] for is_one in (_is_plain, _is_sharded)):
-        _clip_alike(together, max_norm, total)
-
-
-def _clip_alike(tensors: Sequence[Any], max_norm: float, total: Tensor) -> None:
-    is_sparse = any(one.grad.is_sparse for one in tensors)
-    torch.nn.utils.clip_grads_with_norm_(tensors, max_norm, total, foreach=False if is_sparse else None)
-
-
-def _is_sharded(gradient: Any) -> bool:
-    return hasattr(gradient, "placements")
-
-
-def _is_plain(gradient: Any) -> bool:
-    return not _is_sharded(gradient)
+    plain: list[Any] = []
+    sharded: list[Any] = []
+    for one in moment.parameters:
+        if one.tensor.grad is not None:
+            (sharded if hasattr(one.tensor, "placements") else plain).append(one.tensor)
+    for tensors in (plain, sharded):  # torch takes both, but not in one list
+        is_sparse = any(one.grad.is_sparse for one in tensors)
+        torch.nn.utils.clip_grads_with_norm_(tensors, max_norm, total, foreach=False if is_sparse else None)

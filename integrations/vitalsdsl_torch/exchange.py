@@ -13,6 +13,7 @@ from torch import Tensor
 
 from vitalsdsl.errors import UsageError
 from vitalsdsl_torch.collectors.moment import Moment
+from vitalsdsl_torch.collectors.norms import numbers
 
 logger = logging.getLogger("vitalsdsl")
 
@@ -88,9 +89,7 @@ class Exchange:
 
     def _gathered(self, values: Sequence[Any], device: torch.device) -> Tensor:
         device = _reachable(device)
-        row = torch.tensor([0.0 if isinstance(one, Tensor) else one for one in values], dtype=torch.float64)
-        if device.type == "cuda":  # from pinned memory, so that the host does not wait
-            row = row.pin_memory().to(device, non_blocking=True)
+        row = numbers([0.0 if isinstance(one, Tensor) else one for one in values], device)
         for place, one in enumerate(values):
             if isinstance(one, Tensor):
                 row[place].copy_(one.detach().reshape(()), non_blocking=True)

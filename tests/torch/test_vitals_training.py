@@ -123,7 +123,7 @@ def test_operations_of_a_usual_step_do_not_grow_with_the_layers() -> None:
     for layers in (2, 16):
         model = net(layers=layers)
         optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-        vitals = Vitals(model, optimizer)
+        vitals = Vitals(model, optimizer, log_every=1)
         for step in range(2):
             loss_of(model, words(step)).backward()
             with Reads() as bare:
@@ -134,6 +134,36 @@ def test_operations_of_a_usual_step_do_not_grow_with_the_layers() -> None:
             optimizer.step()
         counts.append(bare.operations - without.operations)
     assert counts[0] == counts[1] <= 15
+
+
+def test_the_default_collectors_add_at_most_one_percent_of_a_step_s_operations_to_a_deep_model() -> None:
+    """Counted, not timed: of a thousand steps the four kinds that there are. An operation on many tensors counts once,
+    which favours the bare step: its optimizer has nothing but those."""
+
+    def operations(is_watched: bool, step: int) -> int:
+        model = net(layers=48)
+        optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3, foreach=True)
+        vitals = Vitals(model, optimizer) if is_watched else None
+        for number in (1, step):  # at the first all that has to be made is made
+            if vitals:
+                vitals.load_state_dict({"step": number - 1})
+            optimizer.zero_grad()
+            with Reads() as seen:
+                loss = loss_of(model, words(number))
+                loss.backward()
+                if vitals:
+                    vitals.clip_grad_norm_(1.0)
+                else:
+                    nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+                optimizer.step()
+                if vitals:
+                    vitals.step(loss=loss, tokens=64)
+        return seen.operations
+
+    bare = operations(False, 2)
+    more = {step: operations(True, step) - bare for step in (2, 50, 500, 1000)}
+    assert 0 <= more[2] <= more[50] <= more[500] <= more[1000]
+    assert 980 * more[2] + 18 * more[50] + more[500] + more[1000] <= 0.01 * 1000 * bare
 
 
 def test_a_collector_that_fails_is_switched_off(

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 import torch
 
 from vitalsdsl_torch.collectors.adam_state import second_moments
 from vitalsdsl_torch.collectors.base import Collector
 from vitalsdsl_torch.collectors.moment import Moment
-from vitalsdsl_torch.collectors.norms import sampled, wide
-from vitalsdsl_torch.collectors.parameters import Parameter
+from vitalsdsl_torch.collectors.norms import norms, numbers, sampled, squares
 
 
 class AdamRatio(Collector):
@@ -31,21 +29,22 @@ class AdamRatio(Collector):
     summed = {"adam ratio": 2}
 
     def at_step(self, moment: Moment) -> None:
-        sums: list[Any] = []
-        looked: list[Parameter] = []
-        for second in second_moments(self.watched.optimizer, moment):
-            gradient = second.parameter.tensor.grad
-            if gradient is None or gradient.is_sparse:
-                continue
-            gradient = sampled(gradient).float()
-            if moment.scale is not None:
-                gradient = gradient / moment.scale
-            ratios = gradient.square() / second.values.clamp(min=second.epsilon**2)
-            total = wide(ratios.sum())
-            sums.append(torch.stack([total, torch.full_like(total, ratios.numel())]))
-            looked.append(second.parameter)
-        if sums:
-            moment.send_sums("adam ratio", looked, torch.stack([one.to(sums[0].device) for one in sums]))
+        found = [
+            (second, gradient)
+            for second in second_moments(self.watched.optimizer, moment)
+            if (gradient := second.parameter.tensor.grad) is not None and not gradient.is_sparse
+        ]
+        if not found:
+            return
+        expected = [second.values for second, _ in found]
+        torch._foreach_clamp_min_(expected, [second.epsilon**2 for second, _ in found])
+        torch._foreach_sqrt_(expected)
+        ratios = norms(torch._foreach_div([sampled(gradient).float() for _, gradient in found], expected))
+        if moment.scale is not None:
+            ratios = ratios / moment.scale
+        looked = numbers([one.numel() for one in expected], ratios.device)
+        columns = torch.cat([squares(ratios), looked[:, None]], 1)
+        moment.send_sums("adam ratio", [second.parameter for second, _ in found], columns)
 
     def report(self, moment: Moment) -> Iterator[tuple[str, float]]:
         sums: dict[str, list[float]] = {}

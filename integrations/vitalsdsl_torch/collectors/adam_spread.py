@@ -40,7 +40,7 @@ class AdamSpread(Collector):
             if not any(one.numel() for one in values):  # the parts that lie on other ranks
                 continue
             spacing = max(1, -(-sum(one.numel() for one in values) // SAMPLE))
-            whole = torch.cat([one[::spacing].to(values[0].device) for one in values])
+            whole = torch.cat([one.flatten()[::spacing].to(values[0].device) for one in values])
             used = torch.where(whole > 0, whole, torch.nan)
             # Both levels in one tensor would have to be copied to the device, which waits for it.
             half, top = torch.nanquantile(used, 0.5), torch.nanquantile(used, 0.999)

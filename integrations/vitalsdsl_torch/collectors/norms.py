@@ -36,6 +36,12 @@ def wide(tensor: Tensor) -> Tensor:
     return tensor if tensor.device.type == "mps" else tensor.double()
 
 
+def numbers(values: Sequence[float], device: torch.device) -> Tensor:
+    """Numbers of the host as float64 on a device, which is not waited for."""
+    there = torch.tensor(values, dtype=torch.float32 if device.type == "mps" else torch.float64)
+    return there.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else there.to(device)
+
+
 def squares(of: Tensor) -> Tensor:
     """The squares of norms, `(n, 1)`: in float64, since those of float32 overflow it."""
     return wide(of).square()[:, None]
@@ -74,15 +80,16 @@ def root(squared: float) -> float:
 
 
 def sampled(tensor: Any) -> Tensor:
-    """At most about a million elements of a tensor, or of its part on this rank, flat: all of a small one, else evenly
-    spaced ones.
+    """At most about a million elements of a tensor, or of its part on this rank: a small one as it is, of a larger one
+    evenly spaced elements, flat.
 
     The spacing has no divisor in common with the size, hence none with a dimension: all rows and all columns are met
     alike, always the same elements, and no random number is drawn.
     """
-    flat = local(tensor).detach().reshape(-1)
-    if flat.numel() <= SAMPLE:
-        return flat
+    here = local(tensor)
+    if here.numel() <= SAMPLE:
+        return here
+    flat = here.detach().reshape(-1)
     spacing = math.ceil(flat.numel() / SAMPLE)
     while math.gcd(spacing, flat.numel()) != 1:
         spacing += 1

@@ -29,7 +29,7 @@ class ParamNorm(Collector):
 
     def after(self, moment: Moment) -> None:
         if moment.parameters:
-            found = norms([local(one.tensor.detach()) for one in moment.parameters])
+            found = norms([local(one.tensor) for one in moment.parameters])
             moment.send_sums("parameters", moment.parameters, squares(found))
 
     def report(self, moment: Moment) -> Iterator[tuple[str, float]]:

@@ -4,18 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from typing import Any
 
 import torch
 from torch import Tensor
 
 from vitalsdsl_torch.collectors.base import Collector
 from vitalsdsl_torch.collectors.moment import Moment
-from vitalsdsl_torch.collectors.norms import norms, root, sampled, squares
+from vitalsdsl_torch.collectors.norms import norms, numbers, root, sampled, squares
 from vitalsdsl_torch.collectors.watched import Watched
-
-WIDER = {torch.float16: torch.float32, torch.bfloat16: torch.float32}
-"""In what the difference of two weights is taken, where that of their own type would be coarse."""
 
 
 class Updates(Collector):
@@ -47,23 +43,28 @@ class Updates(Collector):
     def after(self, moment: Moment) -> None:
         if not self._copies:
             return
-        numbers: list[Any] = []
-        for parameter, copy in zip(moment.parameters, self._copies):
-            now = sampled(parameter.tensor)
-            lengths = squares(norms([now.to(WIDER.get(now.dtype, now.dtype)) - copy, copy]))[:, 0]
-            changed = torch.count_nonzero(now != copy)[None]
-            numbers.append(torch.cat([lengths, changed, torch.full_like(changed, now.numel())]))
-        first = numbers[0].device
-        moment.send_sums("updates", moment.parameters, torch.stack([one.to(first) for one in numbers]))
+        now = [sampled(one.tensor) for one in moment.parameters]
+        apart = [(wider(one), wider(copy)) for one, copy in zip(now, self._copies)]
+        moved = norms(torch._foreach_sub([one for one, _ in apart], [copy for _, copy in apart]))
+        first = moved.device
+        changed = torch.stack([torch.count_nonzero(one != copy).to(first) for one, copy in zip(now, self._copies)])
+        looked = numbers([one.numel() for one in now], first)
+        columns = [squares(moved), squares(norms(self._copies)), changed[:, None], looked[:, None]]
+        moment.send_sums("updates", moment.parameters, torch.cat(columns, 1))
         self._copies = []
 
     def report(self, moment: Moment) -> Iterator[tuple[str, float]]:
         sums: dict[str, list[float]] = {}
-        for parameter, numbers in moment.sums("updates"):
+        for parameter, columns in moment.sums("updates"):
             for group in parameter.groups:
-                sums[group] = [one + more for one, more in zip(sums.get(group, [0.0] * 4), numbers)]
+                sums[group] = [one + more for one, more in zip(sums.get(group, [0.0] * 4), columns)]
         for group, (moved, size, changed, looked) in sums.items():
             if looked:
                 yield f"update_ratio/{group}", root(moved) / root(size) if size else math.inf if moved else math.nan
                 yield f"update_rms/{group}", root(moved / looked)
                 yield f"weights_changed/{group}", changed / looked
+
+
+def wider(tensor: Tensor) -> Tensor:
+    """In float32 where it is in half precision: the difference of two such weights would be coarse."""
+    return tensor.float() if tensor.itemsize < 4 else tensor
