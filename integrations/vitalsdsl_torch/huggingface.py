@@ -152,6 +152,8 @@ class GuardCallback(TrainerCallback):
             scaler=scaler, data=self._stream, extra=extra, start=state.global_step,
             **{"total_steps": state.max_steps, **options},
         )  # fmt: skip
+        if self._vitals is not None:
+            self._vitals.follow(self.guard)
         self._adopted = Adopted(self.guard.run, self.guard.health)
         self._adopted.find([*self._folders(), *self._folders(_TAKEN_BACK)])
         self._limit = args.save_total_limit

@@ -62,11 +62,8 @@ class Vitals(Shows):
     `collector/failed` counts those. The device is waited for once at a step at which anything is due, and not at others.
 
     With several ranks, make it on all of them alike and call its methods at the same steps: loss, tokens and samples are
-    then those of all ranks of `process_group` (by default all there are), told in one small collective at a measured step.
-    Ranks that get the same data (tensor parallel) would count it twice: give the group of one data-parallel copy each.
-    With `over_ranks=False` they stay those of this rank. Norms and all else of parameters is that of whole ones, also
-    where they are sharded (DTensor: FSDP2, tensor parallel), and costs one collective more a mesh dimension. What
-    layers give out, time and memory are those of this rank.
+    those of all ranks of `process_group` (all there are), with `over_ranks=False` of this rank. What is said of parameters
+    is that of whole ones, also where they are sharded (FSDP2, tensor parallel).
 
     One optimizer is watched; parameters of it that are not the model's count as `other`. An optimizer that a library has
     wrapped may not take hooks: give the one inside.
@@ -99,8 +96,8 @@ class Vitals(Shows):
         self._collectors = [one(self._watched) for one in made.values()]
         self._pace = Pace(made.values(), every, log_every, clock)
         is_sharded = any(hasattr(one, "placements") for one in model.parameters())
-        told = sorted({name for one in collectors().values() for name in one.told})
-        columns = [*_TOLD, *told, *map(failure_of, collectors())]
+        columns = [*_TOLD, *sorted({name for one in collectors().values() for name in one.told})]
+        columns += map(failure_of, collectors())
         setting = (log_every, sorted(every.items()), [*made], is_sharded)
         self._exchange = Exchange(process_group, over_ranks, is_sharded, columns, setting)
         if self._exchange.ranks > 1:
@@ -115,7 +112,6 @@ class Vitals(Shows):
         self._held = -1
         self._found_before: list[Tensor] = []
         self._said: set[str] = set()
-        self._is_measured = self._has_stepped = False
         self._begin(1)
         self._refresh()
         self._watched.handles += [
@@ -145,8 +141,7 @@ class Vitals(Shows):
 
         Under a loss scaler they are unscaled first, if that was not done. Float32 gradients come out with the same bits
         as from `torch.nn.utils.clip_grad_norm_`; of half-precision ones the norm is taken in float32, so more exactly.
-        With an infinite `max_norm` they are left as they are, also those that hold infinity. Sharded ones are clipped by the
-        norm of all, so all ranks call it.
+        With an infinite `max_norm` they are left as they are, also those that hold infinity. If sharded, all ranks call it.
 
         Raises UsageError for a `max_norm` that is negative or NaN, and RuntimeError where `error_if_nonfinite` asks for it.
         """
@@ -201,7 +196,7 @@ class Vitals(Shows):
     def detail(self, steps: int = 1000, every: int = 50) -> None:
         """Measure what tells groups and layers apart more often, for so many steps from the next measured on.
 
-        Where ranks exchange it is enough that one asks: all do so from the step after the next exchange on.
+        Where ranks exchange, one asks for all: from the step after the next exchange on.
         """
         if steps < 1 or every < 1:
             raise UsageError("detail needs at least one step, and a cadence of at least one")
@@ -225,8 +220,7 @@ class Vitals(Shows):
     def state_dict(self) -> dict[str, float]:
         """The counters, to be saved with a checkpoint, by one rank or by each. Waits for the device where they are there.
 
-        With several ranks they are those of all at the last exchange; for the steps since it is taken that all ranks have
-        counted what this one has.
+        With several ranks those of all at the last exchange, and since then as though all had counted what this one has.
         """
         own = {name: float(number) for name, number in self._tally.totals.items()}
         return {"step": self._moment.step - 1} | self._exchange.totals(own)
@@ -259,8 +253,7 @@ class Vitals(Shows):
 
     def _refresh(self) -> None:
         """Know the parameters anew where some joined the optimizer, or were frozen or thawed, since the last step."""
-        groups = self._watched.optimizer.param_groups
-        held = sum(one.requires_grad for group in groups for one in group["params"])
+        held = sum(one.requires_grad for group in self._watched.optimizer.param_groups for one in group["params"])
         if held != self._held:
             self._held = held
             self._parameters = trained(self._watched.model, self._watched.optimizer)
@@ -345,7 +338,7 @@ class Vitals(Shows):
         metrics: dict[str, float] = {}
         self._owed.clear()
         for one in self._collectors:
-            if one in self._scheduled and moment.is_skipped and not one.on_skipped:
+            if moment.is_skipped and not one.on_skipped and (one.is_due or one in self._scheduled):
                 self._owed.add(one.name)
             elif one.is_due and one.name not in self._failed:
                 metrics |= self._call(one, one.report)
@@ -377,9 +370,7 @@ class Vitals(Shows):
         for one in self._collectors:
             if one.name not in self._failed and any(row[failure_of(one.name)] for row in rows):
                 self._failed.add(one.name)
-                self._say_once(
-                    f"the collector `{one.name}` is off from step %d on: it failed on another rank", moment.step
-                )
+                logger.warning("the collector `%s` is off: it failed on another rank, step %d", one.name, moment.step)
 
     def _ask(self, method: str) -> None:
         for one in self._collectors:
