@@ -109,7 +109,7 @@ def test_what_is_not_given_is_not_told(batch: dict[str, Any], expected: dict[str
 def test_what_is_no_batch_ends_nothing(caplog: pytest.LogCaptureFixture) -> None:
     model = net()
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
-    vitals = Vitals(model, optimizer)
+    vitals = Vitals(model, optimizer, log_every=1)
     for step in range(2):
         vitals.batch("a batch of what?")  # type: ignore[arg-type]
         loss_of(model, words(step)).backward()

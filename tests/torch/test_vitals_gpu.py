@@ -66,7 +66,7 @@ def two_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
 def told(steps: int = 1) -> dict[str, float]:
     model = net()
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-    vitals = Vitals(model, optimizer, every={"gpu": 1})
+    vitals = Vitals(model, optimizer, log_every=1, every={"gpu": 1})
     for step in range(steps):
         loss_of(model, words(step)).backward()
         optimizer.step()

@@ -221,7 +221,7 @@ def test_the_noise_scale_is_that_of_the_measured_gradients(scale: float | None) 
 def test_the_rate_of_clipping_is_that_of_the_last_hundred_steps() -> None:
     model = net()
     optimizer = torch.optim.SGD(model.parameters(), lr=0.0)
-    vitals = Vitals(model, optimizer)
+    vitals = Vitals(model, optimizer, log_every=1)
     coefficients: list[float] = []
     for step in range(130):
         optimizer.zero_grad()
