@@ -53,7 +53,6 @@ class Acting:
         self._dry, self._skip, self._grace, self._hold, self._poll = dry_run, skip, grace, hold, poll
         self._leave = leave
         self._waiting: dict[str, Asked] = {}
-        self.detail_until = 0
 
     @property
     def _history(self) -> Any:
@@ -155,6 +154,7 @@ class Acting:
             turn = planned(one, self._training, self._limits, self._skip).turn
         except NotPossible as why:
             return f"it would pause: {why}"
+        self._training.forget()
         return f"it would go back to step {turn.step} and go on at batch {turn.position}"
 
     def _is_in_grace(self, one: Asked) -> bool:
@@ -212,14 +212,15 @@ class Acting:
     def _detail(self, one: Asked) -> None:
         said = str(one.params.get("steps", _DETAIL_STEPS)).split()
         steps = number(said[0]) if said else None
-        self.detail_until = self._training.done + int(steps if steps is not None and steps > 0 else _DETAIL_STEPS)
-        self._answer(one.id, "done", until_step=self.detail_until)
+        until = self._training.done + int(steps if steps is not None and steps > 0 else _DETAIL_STEPS)
+        self._training.look_closer(until)
+        self._answer(one.id, "done", until_step=until)
 
     def _lr(self, one: Asked) -> None:
         before = self._history.factor
         after = self._limits.lowered(before, one.params["lr_factor"])
         self._history.append({"type": "factor", "factor": after, "request": one.id})
-        self._training.rate.factor = after
+        self._training.scale(after)
         self._answer(one.id, "done", lr_before=before, lr_after=after)
 
     def _stop(self, one: Asked) -> NoReturn:
@@ -239,6 +240,7 @@ class Acting:
 
     def _rollback(self, one: Asked) -> None:
         before = self._history.factor
+        self._training.settle()
         try:
             if "rollback" not in self._allow:
                 raise NotPossible("the guard does not allow `rollback`")
@@ -249,7 +251,7 @@ class Acting:
             else:
                 self._answer(one.id, "rejected", str(why))
             return
-        self._training.go_back(plan.turn, plan.target, plan.state)
+        self._training.go_back(plan.turn, plan.target)
         logger.warning("vitals: back at step %d, going on at batch %d", plan.turn.step, plan.turn.position)
         self._answer(one.id, "done", **result(plan, before))
 
@@ -271,6 +273,7 @@ class Acting:
                 left = end - time.monotonic()
                 if left <= 0:
                     break
+                self._training.still_waiting()
                 time.sleep(min(self._poll, left))
         logger.warning("vitals: paused after step %d; the process ends", self._training.done)
         self._leave()

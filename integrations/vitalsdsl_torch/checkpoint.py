@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import shutil
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,13 +17,15 @@ from vitalsdsl_torch.durable import digest_of, json_bytes, sync, write
 
 COMPLETE = "COMPLETE"
 MANIFEST = "manifest.json"
+SHARDS = "shards"
 _UNDER_WAY = ".writing-"
 
 
 @dataclass(frozen=True)
 class Checkpoint:
     """The state after `step` updates, in an attempt; `position` is how many batches had been drawn by then, None where
-    the guard was given no data. `born` is the state it had at birth: probation, or suspect."""
+    the guard was given no data. `born` is the state it had at birth: probation, or suspect; `ranks` how many processes
+    wrote it."""
 
     id: str
     folder: Path
@@ -30,14 +33,21 @@ class Checkpoint:
     attempt: int
     position: int | None
     born: str
+    ranks: int = 1
 
-    def damage(self) -> str:
-        """What is not as it was written, in a few words; nothing where all is well. Reads every byte."""
+    @property
+    def is_sharded(self) -> bool:
+        """Whether its tensors lie where torch.distributed.checkpoint puts them."""
+        return (self.folder / SHARDS).is_dir()
+
+    def damage(self, rank: int = 0, ranks: int = 1) -> str:
+        """What is not as it was written, in a few words; nothing where all is well. Reads every byte, or of several
+        ranks this one's share of them."""
         try:
             manifest = (self.folder / MANIFEST).read_bytes()
             if digest_of(self.folder / MANIFEST) != (self.folder / COMPLETE).read_text("utf-8").strip():
                 return f"{MANIFEST} has changed"
-            for name, said in json.loads(manifest)["files"].items():
+            for name, said in sorted(json.loads(manifest)["files"].items())[rank::ranks]:
                 path = self.folder / name
                 if path.stat().st_size != said["bytes"] or digest_of(path) != said["sha256"]:
                     return f"{name} has changed"
@@ -60,35 +70,63 @@ def save(root: Path, about: Mapping[str, Any], parts: Mapping[str, Any]) -> Chec
 
     `about` says step, attempt, position and the state it is born with. Raises OSError, and leaves nothing behind then.
     """
-    id_ = f"step-{about['step']:08d}-{about['attempt']}"
-    draft, folder = root / f"{_UNDER_WAY}{id_}", root / id_
-    shutil.rmtree(draft, ignore_errors=True)
-    draft.mkdir(parents=True)
+    draft = begin(root, about)
     try:
-        files = {}
+        files: dict[str, Any] = {}
         for name, part in parts.items():
-            path = draft / f"{name}.pt"
-            _save_part(part, path)
-            files[path.name] = {"bytes": path.stat().st_size, "sha256": digest_of(path)}
-        write(draft / MANIFEST, json_bytes({"version": 1, "id": id_, **about, "files": files}))
-        write(draft / COMPLETE, digest_of(draft / MANIFEST).encode())
-        sync(draft)
-        if folder.exists():  # of the same step and attempt, and so the same state: a restart has come by here again
-            _read(folder, id_).remove()
-        draft.rename(folder)
-        sync(root)
+            files |= save_part(part, draft, name)
+        return finish(root, about, files)
     except BaseException:
         shutil.rmtree(draft, ignore_errors=True)
         raise
-    return _read(folder, id_)
 
 
-def _save_part(part: Any, path: Path) -> None:
+def draft_of(root: Path, about: Mapping[str, Any]) -> Path:
+    """The folder in which a checkpoint lies as long as it is written."""
+    return root / f"{_UNDER_WAY}{_id(about)}"
+
+
+def _id(about: Mapping[str, Any]) -> str:
+    return f"step-{about['step']:08d}-{about['attempt']}"
+
+
+def begin(root: Path, about: Mapping[str, Any]) -> Path:
+    """Its empty folder. Raises OSError."""
+    draft = draft_of(root, about)
+    shutil.rmtree(draft, ignore_errors=True)
+    draft.mkdir(parents=True)
+    return draft
+
+
+def save_part(part: Any, draft: Path, name: str) -> dict[str, Any]:
+    """Write a part down to the disk; gives what the manifest says of it. Raises OSError."""
+    path = draft / f"{name}.pt"
     try:
         torch.save(part, path)
     except RuntimeError as error:  # in this form torch tells of a disk that is full
         raise OSError(str(error).splitlines()[0]) from error
     sync(path)
+    return entry(draft, path)
+
+
+def entry(draft: Path, path: Path) -> dict[str, Any]:
+    """What the manifest says of a file."""
+    name = path.relative_to(draft).as_posix()
+    return {name: {"bytes": path.stat().st_size, "sha256": digest_of(path)}}
+
+
+def finish(root: Path, about: Mapping[str, Any], files: Mapping[str, Any]) -> Checkpoint:
+    """All parts are there: write the manifest, COMPLETE, and give the folder its name. Raises OSError."""
+    id_, draft = _id(about), draft_of(root, about)
+    folder = root / id_
+    write(draft / MANIFEST, json_bytes({"version": 1, "id": id_, **about, "files": files}))
+    write(draft / COMPLETE, digest_of(draft / MANIFEST).encode())
+    sync(draft)
+    if folder.exists():  # of the same step and attempt, and so the same state: a restart has come by here again
+        read(root, id_).remove()
+    draft.rename(folder)
+    sync(root)
+    return read(root, id_)
 
 
 def found(root: Path) -> list[Checkpoint]:
@@ -97,7 +135,7 @@ def found(root: Path) -> list[Checkpoint]:
     for folder in root.glob("step-*"):
         if (folder / COMPLETE).exists():
             with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
-                out.append(_read(folder, folder.name))
+                out.append(read(root, folder.name))
     return sorted(out, key=lambda c: (c.attempt, c.step))
 
 
@@ -108,10 +146,26 @@ def sweep(root: Path) -> None:
             shutil.rmtree(folder, ignore_errors=True)
 
 
-def _read(folder: Path, id_: str) -> Checkpoint:
+SEEN_WITHIN = 10.0
+"""After how many seconds a file is there that another machine wrote, or never."""
+
+
+def is_seen(path: Path) -> bool:
+    """Whether a file is there, if need be a little later: a file system between machines takes its time."""
+    end = time.monotonic() + SEEN_WITHIN
+    while not path.exists():
+        if time.monotonic() > end:
+            return False
+        time.sleep(0.1)
+    return True
+
+
+def read(root: Path, id_: str) -> Checkpoint:
+    """A checkpoint by its id, as its manifest says. Raises OSError where there is none."""
+    folder = root / id_
     try:
         said = json.loads((folder / MANIFEST).read_text("utf-8"))
-        return Checkpoint(id_, folder, said["step"], said["attempt"], said["position"], said["born"])
+        return Checkpoint(id_, folder, said["step"], said["attempt"], said["position"], said["born"], said.get("ranks", 1))  # fmt: skip
     except ValueError:
         # Damaged, yet complete: the name says where it belongs, so that it is found out and marked when it is chosen.
         _, step, attempt = id_.split("-")

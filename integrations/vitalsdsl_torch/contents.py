@@ -9,6 +9,7 @@ from typing import Any, Protocol
 
 import numpy as np
 import torch
+from torch.nn.parallel import DistributedDataParallel
 
 from vitalsdsl.errors import UsageError
 
@@ -26,57 +27,100 @@ class Stateful(Protocol):
 class Contents:
     """Model, optimizers, and whatever else has a state, together with the random generators of the process.
 
-    `others` are by name. Raises UsageError where one of them has a state that is more than tensors and plain data:
-    such a file could not be read without running what stands in it.
+    `others` are by name. The state of a model that is wrapped, by DistributedDataParallel or a compiler, is that of the
+    model inside. Raises UsageError where one of the others has a state that is more than tensors and plain data: such
+    a file could not be read without running what stands in it.
     """
 
     def __init__(self, model: Any, optimizers: Sequence[Any], others: Mapping[str, Stateful]) -> None:
-        self._model = model
-        self._optimizers = tuple(optimizers)
+        if any(type_name(module) == "FullyShardedDataParallel" for module in model.modules()):
+            raise UsageError("a guard takes models that are sharded by `fully_shard`, not FullyShardedDataParallel")
+        self.model = _unwrapped(model)
+        self.optimizers = tuple(optimizers)
         self._others = dict(others)
-        self._parameters = frozenset(name for name, _ in model.named_parameters())
+        self.parameters: dict[str, Any] = dict(self.model.named_parameters(remove_duplicate=False))
+        self._names = {id(parameter): name for name, parameter in reversed(self.parameters.items())}
         for name, other in self._others.items():
             _check_plain(name, other)
+
+    @property
+    def shape(self) -> list[str]:
+        """What all ranks of a training have to have alike: the names of parameters and of the rest."""
+        return [*self.parameters, *map(type_name, self.optimizers), *self._others]
 
     def capture(self) -> dict[str, State]:
         """The state now, in parts: each a file."""
         return {
-            "model": dict(self._model.state_dict()),
-            "optimizer": {str(at): o.state_dict() for at, o in enumerate(self._optimizers)},
+            "model": dict(self.model.state_dict()),
+            "optimizer": {str(at): o.state_dict() for at, o in enumerate(self.optimizers)},
             "rest": {"others": {n: o.state_dict() for n, o in self._others.items()}, "random": _random_state()},
         }
 
+    def parameter_names(self, optimizer: Any) -> list[str]:
+        """The names of an optimizer's parameters, in the order in which its state counts them."""
+        held = [parameter for group in optimizer.param_groups for parameter in group["params"]]
+        return [self._names.get(id(parameter), f"#{at}") for at, parameter in enumerate(held)]
+
     def misfit(self, state: Mapping[str, State]) -> str:
         """Why a state cannot be one of this training; nothing where it can."""
-        mine, theirs = self._model.state_dict(), state["model"]
+        mine, theirs = self.model.state_dict(), state["model"]
         if mine.keys() != theirs.keys():
             name = min(mine.keys() ^ theirs.keys())
             return f"the model {'has' if name in mine else 'lacks'} `{name}`, unlike the checkpoint"
         for name, tensor in mine.items():
             if isinstance(tensor, torch.Tensor) and tensor.shape != theirs[name].shape:
                 return f"`{name}` is {_shape(theirs[name])} in the checkpoint and {_shape(tensor)} in the model"
-        if len(state["optimizer"]) != len(self._optimizers):
-            return f"it holds {len(state['optimizer'])} optimizers, and there are {len(self._optimizers)}"
+        if len(state["optimizer"]) != len(self.optimizers):
+            return f"it holds {len(state['optimizer'])} optimizers, and there are {len(self.optimizers)}"
         if state["rest"]["others"].keys() != self._others.keys():
             odd = sorted(state["rest"]["others"].keys() ^ self._others.keys())
             return f"only one of the two has: {', '.join(odd)}"
         return ""
 
     def unsound(self, state: Mapping[str, State]) -> str:
-        """Why a state is not worth going back to; nothing where it is. Buffers may be infinite, parameters not."""
-        for name in sorted(self._parameters):
-            if not torch.isfinite(state["model"][name].float()).all():
+        """Why a state is not worth going back to; nothing where it is. Buffers may be infinite, parameters not. Of a
+        sharded parameter this rank's part is looked at."""
+        for name in sorted(self.parameters):
+            if not torch.isfinite(local(state["model"][name]).float()).all():
                 return f"`{name}` is not finite"
         return ""
 
     def apply(self, state: Mapping[str, State]) -> None:
-        """Put a state back. Raises whatever the parts raise; then the training is in no usable state."""
-        self._model.load_state_dict(state["model"])
-        for at, optimizer in enumerate(self._optimizers):
+        """Put a state back. Raises whatever the parts raise; then the training is in no usable state.
+
+        Random generators that are not in it stay as they are.
+        """
+        self.model.load_state_dict(state["model"])
+        for at, optimizer in enumerate(self.optimizers):
             optimizer.load_state_dict(state["optimizer"][str(at)])
         for name, other in self._others.items():
             other.load_state_dict(state["rest"]["others"][name])
-        _set_random(state["rest"]["random"])
+        if state["rest"]["random"]:
+            _set_random(state["rest"]["random"])
+
+
+def local(tensor: Any) -> Any:
+    """This rank's part of a tensor that is sharded; of any other the tensor."""
+    return tensor.to_local() if is_sharded(tensor) else tensor
+
+
+def is_sharded(tensor: Any) -> bool:
+    """Whether it is a DTensor, told without the seconds that it takes to load that class."""
+    return hasattr(tensor, "placements")
+
+
+def type_name(thing: Any) -> str:
+    return type(thing).__name__
+
+
+def _unwrapped(model: Any) -> Any:
+    while True:
+        if isinstance(model, DistributedDataParallel):
+            model = model.module
+        elif isinstance(getattr(model, "_orig_mod", None), torch.nn.Module):  # compiled
+            model = model._orig_mod
+        else:
+            return model
 
 
 def _check_plain(name: str, other: Stateful) -> None:

@@ -28,7 +28,7 @@ class Stopped(Ended):
 
 
 class BrokenOff(Ended):
-    """Going back failed half-way and no checkpoint could be loaded in its place. Exit code 76."""
+    """The state in memory is of no use any more, since going back failed half-way or a rank is gone. Exit code 76."""
 
     def __init__(self) -> None:
         super().__init__(BROKEN_OFF)

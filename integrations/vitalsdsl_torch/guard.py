@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import math
 import os
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
-
-import torch
 
 from vitalsdsl.control import CONTROL_VARIABLE, Control, control_of, is_folder
 from vitalsdsl.errors import UsageError
@@ -18,21 +18,19 @@ from vitalsdsl.tracker import Port
 from vitalsdsl_torch.acting import Acting
 from vitalsdsl_torch.contents import Contents, Stateful
 from vitalsdsl_torch.data import Seekable
-from vitalsdsl_torch.exits import Ended
+from vitalsdsl_torch.exits import BrokenOff, Ended
 from vitalsdsl_torch.history import History
 from vitalsdsl_torch.limits import Limits
+from vitalsdsl_torch.lock import Lock
 from vitalsdsl_torch.mailbox import Mailbox
+from vitalsdsl_torch.member import Member
 from vitalsdsl_torch.progress import Progress
+from vitalsdsl_torch.ranks import Switched, ranks_of
 from vitalsdsl_torch.rate import RateFactor
 from vitalsdsl_torch.requests import Desk
 from vitalsdsl_torch.ring import PROBATION, Ring
 from vitalsdsl_torch.rules import Rules, longest_span
 from vitalsdsl_torch.training import Training
-
-try:
-    import fcntl
-except ImportError:  # not on this system
-    fcntl = None  # type: ignore[assignment]
 
 logger = logging.getLogger("vitalsdsl")
 
@@ -40,10 +38,11 @@ ACTIONS = ("checkpoint", "detail", "lr", "pause", "rollback", "stop")
 """What a guard can do, by the names that policies use; `detail` is `request("detail", steps: …)`."""
 
 _LEAST_PROBATION = 100
+_NOTHING: Mapping[str, object] = MappingProxyType({})
 
 
 class Guard:
-    """A training in one process, its checkpoints, and what may be done to it.
+    """A training, its checkpoints, and what may be done to it.
 
     Made after model, optimizer and data, it takes up where an earlier process left off: from the newest checkpoint in
     `folder` that is complete and sound. Then, in the loop:
@@ -69,15 +68,20 @@ class Guard:
     healthy when `probation` steps later (by default the longest `for` of the policy, 100 at least) no rule has had its
     onset within `margin` steps before it or since. Rollback: to the newest healthy one; the data goes on `skip` steps'
     batches after the one at which the rule tripped, and for `grace` steps only NaN and infinity are acted on. `limits`
-    bound all that.
+    bound all that. With `background` a checkpoint that is due is copied to the CPU and written while training goes on.
+
+    Of several processes (DistributedDataParallel, `fully_shard`) each makes a guard, after `init_process_group`, and calls
+    `step` after each update. Rank 0 decides; what it does is done on all at the same step, and what one of them finds
+    not finite counts as if rank 0 had. `folder` is one that all of them see. Where a rank is gone, or does not answer
+    for `rank_timeout` seconds, the others end with exit code 76: started again, the run goes on from disk.
 
     A pause saves and ends the process with exit code 75; with `hold` it waits in place for `vitals resume RUN`, at most
     that many seconds. Where there is a control folder, a run that was paused waits for that word, started again or not;
     without one, starting it again is the word. A stop saves and ends it with code 0. Nothing else is raised
     into the loop: whatever fails here is logged once, and training goes on.
 
-    Raises UsageError for what cannot work: more than one process, a folder that another process uses, states that are
-    not plain data, checkpoints of another model. Raises PolicyError where the policy has errors, StateError where there
+    Raises UsageError for what cannot work: a folder that another run uses, states that are not plain data, checkpoints
+    of another model, ranks that differ; all ranks do. Raises PolicyError where the policy has errors, StateError where there
     are checkpoints and none can be used.
     """
 
@@ -109,53 +113,80 @@ class Guard:
         total_steps: float = math.nan,
         ports: Sequence[Port] = (),
         start: int = 0,
+        background: bool = False,
+        rank_timeout: float = 1_800.0,
     ) -> None:
-        _check_alone()
-        _check_words(allow)
-        for name, number in (("every", every), ("keep", keep), ("milestone", milestone)):
-            if number < 1:
-                raise UsageError(f"`{name}` must be 1 or more, not {number}")
-        if data is not None and not isinstance(data, Seekable):
-            raise UsageError("`data` needs `position` and `skip_to`: wrap a loader as vitalsdsl_torch.Batches(loader)")
-        loaded = as_policy(policy) if policy is not None else None
-        root = Path(folder).absolute()
-        root.mkdir(parents=True, exist_ok=True)
-        self.run = run or root.name
-        channel = _channel(run, root, control, poll)
-        if hold is not None and channel is None:
-            raise UsageError(f"to hold a pause takes a control channel: control=, or {CONTROL_VARIABLE}")
-        if loaded is None and channel is None:
-            raise UsageError(f"without a policy a guard takes a control channel: control=, or {CONTROL_VARIABLE}")
-        optimizers = tuple(optimizer) if isinstance(optimizer, (list, tuple)) else (optimizer,)
-        named = {"scheduler": scheduler, "scaler": scaler}
-        others = {name: value for name, value in named.items() if value is not None} | dict(extra or {})
-        contents = Contents(model, optimizers, others)
-        self._lock = _Lock(root)
-        history = History(root / "history.jsonl")
-        self._desk = Desk(history, channel, poll)
-        span = longest_span(loaded) if loaded is not None else 0
-        waits = max(span, _LEAST_PROBATION) if probation is None else probation
-        ring = Ring(root / "checkpoints", history, every=every, keep=keep, milestone=milestone, probation=waits, margin=margin)  # fmt: skip
-        may = ACTIONS if dry_run else allow
-        rules = (
-            Rules(loaded, self.run, root, history, [*ports, self._desk.inbox], may, total_steps)
-            if loaded is not None
-            else None
-        )
-        self._training = Training(
-            contents, data, RateFactor(optimizers), ring, history, Progress(root / "progress"), rules
-        )
-        self._acting = Acting(
-            self._training, self._desk, limits or Limits(), allow,
-            dry_run=dry_run, skip=skip, grace=grace, hold=hold, poll=poll, leave=self.close,
-        )  # fmt: skip
+        self._ranks = ranks_of(model, rank_timeout)
         self._is_off = self._is_closed = False
+        self._closing = contextlib.ExitStack()
+        root = Path(folder).absolute()
+        self.run = run or root.name
+        problem: Exception | None = None
         try:
-            self._training.restart(start)
-            self._acting.begin()
+            _check(allow, data, every=every, keep=keep, milestone=milestone)
+            optimizers = tuple(optimizer) if isinstance(optimizer, (list, tuple)) else (optimizer,)
+            named = {"scheduler": scheduler, "scaler": scaler}
+            others = {name: value for name, value in named.items() if value is not None} | dict(extra or {})
+            contents = Contents(model, optimizers, others)
+            self._member = Member(contents, data, RateFactor(optimizers), self._ranks, root)
+            self._closing.callback(_see_to, self._member.settle)
+            if self._ranks.leads:
+                loaded = as_policy(policy) if policy is not None else None
+                root.mkdir(parents=True, exist_ok=True)
+                channel = _channel(run, root, control, poll)
+                if hold is not None and channel is None:
+                    raise UsageError(f"to hold a pause takes a control channel: control=, or {CONTROL_VARIABLE}")
+                if loaded is None and channel is None:
+                    raise UsageError(
+                        f"without a policy a guard takes a control channel: control=, or {CONTROL_VARIABLE}"
+                    )
+                self._lock = Lock(root)
+                self._closing.callback(self._lock.close)
+                history = History(root / "history.jsonl")
+                self._closing.callback(history.close)
+                desk = Desk(history, channel, poll)
+                self._closing.callback(desk.close)
+                span = longest_span(loaded) if loaded is not None else 0
+                waits = max(span, _LEAST_PROBATION) if probation is None else probation
+                ring = Ring(root / "checkpoints", history, every=every, keep=keep, milestone=milestone, probation=waits, margin=margin)  # fmt: skip
+                may = ACTIONS if dry_run else allow
+                rules = (
+                    Rules(loaded, self.run, root, history, [*ports, desk.inbox], may, total_steps)
+                    if loaded is not None
+                    else None
+                )
+                if rules is not None:
+                    self._closing.callback(_see_to, rules.finish)
+                progress = Progress(root / "progress")
+                self._closing.callback(progress.close)
+                self._training = Training(self._member, self._ranks, ring, history, progress, rules, background)
+                self._acting = Acting(
+                    self._training, desk, limits or Limits(), allow,
+                    dry_run=dry_run, skip=skip, grace=grace, hold=hold, poll=min(poll, rank_timeout / 3), leave=self.close,
+                )  # fmt: skip
+        except Exception as error:
+            problem = error
+        self._begin(problem, root, start)
+
+    def _begin(self, problem: Exception | None, root: Path, start: int) -> None:
+        """Come to where the run is, on all ranks, or raise on all of them."""
+        try:
+            self._ranks.agree(problem)
+            try:
+                self._ranks.together(self._member, lambda: self._start(root, start))
+            except Switched:
+                pass  # why, says the rank on which it failed
+            except Exception as error:
+                problem = error
+            self._ranks.agree(problem)
         except BaseException:
             self.close()
             raise
+
+    def _start(self, root: Path, start: int) -> None:
+        self._ranks.check(self._member, root / "checkpoints")
+        self._training.restart(start)
+        self._acting.begin()
 
     # ---------------------------------------------------------------- in the loop
 
@@ -173,48 +204,60 @@ class Guard:
         """Whether all steps are trained, and nothing lies in the control folder that would change that: it is looked
         there, and what is asked is done, as in `step`."""
         if self.done >= total:
-            self._guarded(self._acting.take, 0, True)
+            self._guarded(lambda *_: self._acting.take(at_once=True))
         return self.done >= total
 
     def step(self, metrics: Mapping[str, object]) -> None:
         """An update is made and gradients are cleared: judge its metrics, do what is asked, save where one is due.
 
-        Raises Paused and Stopped, where that is asked and allowed, and BrokenOff; they are all `SystemExit`.
+        Of several ranks each calls it, after each update: what the first one says is judged, and of the others what is not
+        finite. Raises Paused and Stopped, where that is asked and allowed, and BrokenOff; they are all `SystemExit`.
         """
-        self._training.advance()
+        self._member.advance()
         self._guarded(self._boundary, metrics)
 
     def save(self) -> None:
         """A checkpoint of now, unless there is one: as at the end of `steps`. A disk that takes none is told of."""
-        self._guarded(self._save)
+        self._guarded(lambda *_: self._save(self._training.save))
 
-    def _boundary(self, metrics: Mapping[str, object]) -> None:
+    def _boundary(self, metrics: Mapping[str, object], position: int) -> None:
         training = self._training
-        training.remember()
+        training.remember(position)
+        training.take_in()
         step, attempt = training.done, training.history.attempt
         expected = training.rules.log(metrics, step) if training.rules is not None else 0
         training.ring.settle(step)  # so that what is chosen now is judged by what is known now
         self._acting.take(expected)
         if training.history.attempt != attempt:
             return
-        training.pass_over()
         if training.ring.is_due(step):
-            self._save()
+            self._save(training.begin_save)
         training.ring.settle(step)
 
-    def _save(self) -> None:
+    def _save(self, save: Callable[[str], object]) -> None:
         try:
-            self._training.save(PROBATION)
+            save(PROBATION)
         except OSError as error:
             logger.warning("vitals: no checkpoint after step %d: %s", self.done, error.strerror or error)
 
-    def _guarded(self, act: Any, *arguments: Any) -> None:
+    def _guarded(self, lead: Callable[[Mapping[str, object], int], None], metrics: Mapping[str, object] = _NOTHING) -> None:  # fmt: skip
+        """All ranks meet, and the first one decides. Where anything fails the guard is off, on all of them."""
         if self._is_off or self._is_closed:
             return
         try:
-            act(*arguments)
-        except Ended:
+            position, heard = self._ranks.meet(self._member, metrics)
+            self._member.pass_over()
+            self._ranks.together(self._member, lambda: lead(heard, position))
+        except BrokenOff:
+            self._member.abandon()
+            self.close()
             raise
+        except Ended:
+            self.close()
+            raise
+        except Switched as why:
+            self._is_off = True
+            logger.warning("vitals: the guard of run %s is off: %s; training goes on", self.run, why)
         except Exception:  # a guard must never end a training run
             self._is_off = True
             logger.exception("vitals: the guard of run %s failed and is off; training goes on", self.run)
@@ -224,12 +267,12 @@ class Guard:
     @property
     def done(self) -> int:
         """How many updates are in the model: the number of the newest step that counts."""
-        return self._training.done
+        return self._member.done
 
     @property
     def attempt(self) -> int:
         """How often the run went back: the `segment` that requests have to name."""
-        return self._training.history.attempt
+        return self._member.attempt
 
     @property
     def detail(self) -> bool:
@@ -239,26 +282,31 @@ class Guard:
     @property
     def detail_steps(self) -> int:
         """How many of the steps to come are those of which more is to be measured: what `Vitals.follow` reads."""
-        return max(0, self._acting.detail_until - self.done)
+        return max(0, self._member.detail_until - self.done)
 
     @property
     def skipped(self) -> list[tuple[int, int]]:
         """The stretches of batches (first, and the one after the last) that are not in the model: trained and taken
         back by a rollback, or passed over after it."""
-        return list(self._training.history.skipped)
+        return list(self._member.skipped)
 
     @property
     def metrics(self) -> dict[str, float]:
         """What is worth logging beside the training's own metrics: `vitals/attempt` and `vitals/lr_factor`."""
-        return {"vitals/attempt": float(self.attempt), "vitals/lr_factor": self._training.rate.factor}
+        return {"vitals/attempt": float(self.attempt), "vitals/lr_factor": self._member.rate.factor}
 
     def health(self, step: int, attempt: int) -> str:
         """What is known now of the state after a step of an attempt, wherever it may be kept: `probation`, `healthy` or
-        `suspect`, as of a checkpoint; `taken back` where a rollback has gone behind it."""
+        `suspect`, as of a checkpoint; `taken back` where a rollback has gone behind it. Raises UsageError but on rank 0."""
+        if not self._ranks.leads:
+            raise UsageError("what is known of checkpoints is known on rank 0")
         return self._training.ring.health(step, attempt, self.done)
 
     def pin(self, checkpoint: str) -> None:
-        """Keep a checkpoint, by its id (`step-00000500-0`), for good. Raises UsageError where there is none."""
+        """Keep a checkpoint, by its id (`step-00000500-0`), for good: on rank 0, elsewhere it does nothing. Raises
+        UsageError where there is none."""
+        if not self._ranks.leads:
+            return
         if all(one.id != checkpoint for one in self._training.ring.all):
             raise UsageError(f"there is no checkpoint `{checkpoint}`")
         self._training.history.note({"type": "pin", "checkpoint": checkpoint})
@@ -268,31 +316,29 @@ class Guard:
         if self._is_closed:
             return
         self._is_closed = True
-        try:
-            if self._training.rules is not None:
-                self._training.rules.finish()
-        except Exception:  # as in the loop
-            logger.exception("vitals: the end of run %s was not seen to", self.run)
-        self._desk.close()
-        self._training.close()
-        self._lock.close()
+        self._closing.close()
 
 
-def _check_alone() -> None:
-    spread = torch.distributed
-    ranks = spread.get_world_size() if spread.is_available() and spread.is_initialized() else 1
-    said = os.environ.get("WORLD_SIZE", "")
-    if ranks > 1 or said.isdigit() and int(said) > 1:
-        raise UsageError(f"a guard acts in a training of one process, and this is one of {max(ranks, int(said or 0))}")
+def _see_to(act: Callable[[], object]) -> None:
+    """Do something at the end. As in the loop, nothing is raised."""
+    try:
+        act()
+    except Exception:
+        logger.exception("vitals: the end of a run was not seen to")
 
 
-def _check_words(allow: Collection[str]) -> None:
+def _check(allow: Collection[str], data: Any, **counts: int) -> None:
     words = [allow] if isinstance(allow, str) else list(allow)
     for word in words:
         if word not in ACTIONS or isinstance(allow, str):
             raise UsageError(
                 f"`allow` takes some of {', '.join(ACTIONS)}, not {word!r}" + " alone" * isinstance(allow, str)
             )
+    for name, number in counts.items():
+        if number < 1:
+            raise UsageError(f"`{name}` must be 1 or more, not {number}")
+    if data is not None and not isinstance(data, Seekable):
+        raise UsageError("`data` needs `position` and `skip_to`: wrap a loader as vitalsdsl_torch.Batches(loader)")
 
 
 def _channel(run: str | None, root: Path, control: str | os.PathLike[str] | None, poll: float) -> Control | None:
@@ -305,29 +351,3 @@ def _channel(run: str | None, root: Path, control: str | os.PathLike[str] | None
     if run is None:
         raise UsageError(f"with `{where}` as its control channel a guard has to know the tracker's own id: run=RUN_ID")
     return Mailbox(control_of(run, where), poll)
-
-
-class _Lock:
-    """A folder for one guard alone, as long as its process lives. Processes that this one forks (a loader's workers) do
-    not share it: they may outlive it for a while, and must not keep the run from being started again."""
-
-    _held: set[Path] = set()
-
-    def __init__(self, root: Path) -> None:
-        self._root = root
-        if root in self._held:
-            raise UsageError(f"another guard of this process trains in {root}")
-        self._file = (root / "lock").open("a")
-        try:
-            if fcntl is not None:
-                fcntl.lockf(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except (BlockingIOError, PermissionError):
-            self._file.close()
-            raise UsageError(f"another process trains in {root}") from None
-        except OSError:  # a file system without locks
-            logger.debug("vitals: %s cannot be locked", root)
-        self._held.add(root)
-
-    def close(self) -> None:
-        self._held.discard(self._root)
-        self._file.close()

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 from vitalsdsl_torch import checkpoint
 from vitalsdsl_torch.checkpoint import Checkpoint
@@ -48,13 +47,11 @@ class Ring:
     def state(self, one: Checkpoint) -> str:
         return self._history.marks.get(one.id, one.born)
 
-    def save(self, about: Mapping[str, Any], parts: Mapping[str, Any]) -> Checkpoint:
-        """Make one. Raises OSError where the disk takes none; the others are as they were."""
-        saved = checkpoint.save(self._root, about, parts)
+    def add(self, saved: Checkpoint) -> None:
+        """One more is complete; one of its name, which was there before, is no more."""
         self.all = [one for one in self.all if one.id != saved.id] + [saved]
-        if self.state(saved) != saved.born:  # one of that name was there before
+        if self.state(saved) != saved.born:
             self._mark(saved, saved.born)
-        return saved
 
     def mark_corrupt(self, one: Checkpoint, why: str) -> None:
         logger.warning("vitals: checkpoint %s cannot be used: %s", one.id, why)

@@ -9,7 +9,6 @@ from typing import Any
 from vitalsdsl.errors import UsageError
 from vitalsdsl.points import number
 from vitalsdsl_torch.checkpoint import Checkpoint
-from vitalsdsl_torch.contents import State
 from vitalsdsl_torch.history import Turn
 from vitalsdsl_torch.limits import Limits
 from vitalsdsl_torch.requests import Asked
@@ -22,11 +21,10 @@ class NotPossible(Exception):
 
 @dataclass(frozen=True)
 class Plan:
-    """A rollback that can be made: all of it decided, nothing done."""
+    """A rollback that can be made: all of it decided, the target read, nothing done."""
 
     turn: Turn
     target: Checkpoint
-    state: State
 
 
 _MILDER = 0.8
@@ -41,14 +39,14 @@ def planned(asked: Asked, training: Training, limits: Limits, skip: int) -> Plan
     """
     history = training.history
     trip = training.done if asked.trip_step is None else min(asked.trip_step, training.done)
-    if training.data is None:
+    if not training.has_data:
         raise NotPossible("the guard was given no data, and could not get past the bad batches")
     spent = limits.spent(history.rollbacks, trip, training.lived, history.factor)
     if spent:
         raise NotPossible(spent)
     ladder = limits.ladder(history.rollbacks, trip)
     below = history.rollbacks[-1].step if ladder > 1 else None
-    target, state = _target(asked, training, below)
+    target = _target(asked, training, below)
     position = training.position
     tripped_at = training.position_at(trip)
     end = number(asked.params.get("skip_until_data_pos"))
@@ -61,10 +59,10 @@ def planned(asked: Asked, training: Training, limits: Limits, skip: int) -> Plan
         history.attempt + 1, target.step, target.id, asked.id, target.position or 0, max(position, int(end)),
         tripped_at, trip, limits.lowered(history.factor, by), training.lived, ladder,
     )  # fmt: skip
-    return Plan(turn, target, state)
+    return Plan(turn, target)
 
 
-def _target(asked: Asked, training: Training, below: int | None) -> tuple[Checkpoint, State]:
+def _target(asked: Asked, training: Training, below: int | None) -> Checkpoint:
     """The newest that is healthy, before the step `below`, and as it was written; or the one that was asked for."""
     wanted = str(asked.params.get("target") or "last_healthy")
     ring = training.ring
@@ -79,11 +77,11 @@ def _target(asked: Asked, training: Training, below: int | None) -> tuple[Checkp
         lacking = f"there is no checkpoint `{wanted}`"
     for one in candidates:
         try:
-            state = training.read(one)
+            is_read = training.read(one)
         except UsageError as error:
             raise NotPossible(str(error)) from error
-        if state is not None:
-            return one, state
+        if is_read:
+            return one
     raise NotPossible(lacking)
 
 

@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import logging
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import asdict
 from typing import Any
 
-from vitalsdsl.errors import StateError, UsageError
+from vitalsdsl.errors import StateError
 from vitalsdsl_torch.checkpoint import Checkpoint
-from vitalsdsl_torch.contents import Contents, State
-from vitalsdsl_torch.data import Seekable, past_skipped
-from vitalsdsl_torch.exits import BrokenOff
+from vitalsdsl_torch.exits import BrokenOff, Ended
 from vitalsdsl_torch.history import History, Turn
+from vitalsdsl_torch.member import Member
 from vitalsdsl_torch.progress import Progress, Reached
-from vitalsdsl_torch.rate import RateFactor
+from vitalsdsl_torch.ranks import Ranks
 from vitalsdsl_torch.ring import CORRUPT, Ring
 from vitalsdsl_torch.rules import Rules
 
@@ -27,27 +27,45 @@ _REMEMBERED = 10_000
 
 
 class Training:
-    """The state of a run between two updates. `done` counts the updates that are in the model, `lived` all ever made."""
+    """The run between two updates, as the rank sees it that decides: what is done here is done on all ranks.
+
+    With `background` the checkpoints that are due are written while training goes on.
+    """
 
     def __init__(
         self,
-        contents: Contents,
-        data: Seekable | None,
-        rate: RateFactor,
+        member: Member,
+        ranks: Ranks,
         ring: Ring,
         history: History,
         progress: Progress,
         rules: Rules | None,
+        background: bool,
     ) -> None:
-        self.contents, self.data, self.rate = contents, data, rate
-        self.ring, self.history, self.rules = ring, history, rules
-        self.done = self.lived = 0
+        self.member, self.ring, self.history, self.rules = member, ring, history, rules
+        self._ranks = ranks
+        self._each = functools.partial(ranks.each, member)
         self._progress = progress
+        self._background = background
+        self._under_way = ""
         self._positions: deque[tuple[int, int]] = deque(maxlen=_REMEMBERED)
 
     @property
+    def done(self) -> int:
+        return self.member.done
+
+    @property
+    def lived(self) -> int:
+        return self.member.lived
+
+    @property
+    def has_data(self) -> bool:
+        return self.member.data is not None
+
+    @property
     def position(self) -> int:
-        return self.data.position if self.data is not None else 0
+        """Where the data is: of several ranks, where it is furthest."""
+        return int(max(self._each("where")))
 
     def position_at(self, step: int) -> int:
         """Where the data was after a step; where it is now, if that is not known."""
@@ -60,18 +78,25 @@ class Training:
             return 1
         return max(1, self._positions[-1][1] - self._positions[-2][1])
 
-    def advance(self) -> None:
-        """One more update is made."""
-        self.done += 1
-        self.lived += 1
-
-    def remember(self) -> None:
+    def remember(self, position: int) -> None:
         """Note where the run is after its newest update."""
-        self._positions.append((self.done, self.position))
-        self._write_progress()
+        self._positions.append((self.done, position))
+        self._write_progress(position)
 
-    def _write_progress(self) -> None:
-        self._progress.write(Reached(self.history.attempt, self.done, self.position, self.lived))
+    def _write_progress(self, position: int) -> None:
+        self._progress.write(Reached(self.history.attempt, self.done, position, self.lived))
+
+    def scale(self, factor: float) -> None:
+        """The learning rate is multiplied by a factor from now on."""
+        self._each("scale", factor)
+
+    def look_closer(self, until: int) -> None:
+        """More is to be measured up to a step."""
+        self._each("look_closer", until)
+
+    def still_waiting(self) -> None:
+        """Nothing is decided yet, and nobody is to give up."""
+        self._ranks.wait()
 
     @contextlib.contextmanager
     def busy(self) -> Iterator[None]:
@@ -83,42 +108,75 @@ class Training:
 
     def save(self, born: str) -> Checkpoint:
         """A checkpoint of now, unless there is one already. Raises OSError where the disk takes none."""
+        self.settle()
+        there = self._of_now()
+        if there is not None:
+            return there
+        self._each("stage", False)
+        with self.busy():
+            (saved, *_) = self._each("write", self._about(born), self._rules_text(), False)
+        self.ring.add(saved)
+        return saved  # type: ignore[no-any-return]
+
+    def begin_save(self, born: str) -> None:
+        """The same, while training goes on where the guard was told so: then it counts from when it is complete."""
+        if not self._background:
+            self.save(born)
+            return
+        self.settle()
+        if self._of_now() is None:
+            self._each("stage", True)
+            self._under_way = f"after step {self.done}"
+            self._each("write", self._about(born), self._rules_text(), True)
+
+    def take_in(self) -> None:
+        """Count what was written in the background and is complete."""
+        if self._under_way and not self.member.is_writing:
+            self.settle()
+
+    def settle(self) -> None:
+        """Wait for what is written in the background."""
+        if not self._under_way:
+            return
+        what, self._under_way = self._under_way, ""
+        try:
+            with self.busy():
+                (saved, *_) = self._each("settle")
+        except OSError as error:
+            logger.warning("vitals: no checkpoint %s: %s", what, error.strerror or error)
+        else:
+            self.ring.add(saved)
+
+    def _of_now(self) -> Checkpoint | None:
         for one in self.ring.all:
             if (one.step, one.attempt) == (self.done, self.history.attempt) and self.ring.state(one) != CORRUPT:
                 return one
-        take = getattr(self.data, "state_dict", None)
-        parts = {
-            **self.contents.capture(),
-            "data": {"state": take() if take is not None else None},
-            "rules": {"text": self.rules.save() if self.rules is not None else ""},
-        }
-        about = {
+        return None
+
+    def _about(self, born: str) -> dict[str, Any]:
+        return {
             "step": self.done, "attempt": self.history.attempt, "position": self.position, "born": born,
             "lr_factor": self.history.factor, "lived": self.lived, "skipped": self.history.skipped,
         }  # fmt: skip
-        with self.busy():
-            return self.ring.save(about, parts)
 
-    def read(self, one: Checkpoint) -> State | None:
-        """The state in a checkpoint that is as it was written and worth going to; otherwise it is marked.
+    def _rules_text(self) -> str:
+        return self.rules.save() if self.rules is not None else ""
+
+    def read(self, one: Checkpoint) -> bool:
+        """Read a checkpoint, on each rank, that is as it was written and worth going to; otherwise it is marked.
 
         Raises UsageError where it is sound, and of another model.
         """
-        why = one.damage()
-        if not why:
-            try:
-                state = {part: one.read(part) for part in ("model", "optimizer", "rest", "data", "rules")}
-            except Exception as error:  # whatever torch raises about a file
-                why = f"it cannot be read ({type(error).__name__})"
-        if not why:
-            misfit = self.contents.misfit(state)
-            if misfit:
-                raise UsageError(f"checkpoint {one.id} is not one of this training: {misfit}")
-            why = self.contents.unsound(state)
-        if why:
-            self.ring.mark_corrupt(one, why)
-            return None
-        return state
+        for order in ("check", "load"):  # what is damaged must not be judged by what stands in it
+            why = next(filter(None, self._each(order, one.id)), "")
+            if why:
+                self.ring.mark_corrupt(one, why)
+                return False
+        return True
+
+    def forget(self) -> None:
+        """What was read is not gone to."""
+        self._each("forget")
 
     # ---------------------------------------------------------------- going back
 
@@ -129,80 +187,59 @@ class Training:
         Raises StateError where there are checkpoints and none can be used, UsageError where they are of another model.
         """
         reached = self._progress.read()
-        self.lived = reached.lived
-        one, state = self._newest()
+        self.member.lived = reached.lived
+        one = self._newest()
         step, position = (one.step, one.position or 0) if one is not None else (start, self.position)
         if reached.attempt == self.history.attempt and reached.step > step:
             self.history.note({"type": "turn", **asdict(Turn(
                 self.history.attempt + 1, step, one.id if one is not None else "", "", position, position,
                 reached.position, reached.step, self.history.factor, self.lived, 0,
             ))})  # fmt: skip
-        if one is not None and state is not None:
-            self._place_data(position, state["data"]["state"])
-            self.pass_over()
-            try:
-                self.contents.apply(state)  # after the data, whose drawing may use the random generators
-            except Exception as error:
-                raise UsageError(f"checkpoint {one.id} is not one of this training: it cannot be put back") from error
+        text = self._text_read()
+        self._each("resume", one, *self._there(step))
+        if one is not None:
             logger.warning("vitals: going on after step %d, from checkpoint %s", step, one.id)
-        self._arrive(step)
+            if one.ranks != self._ranks.count and self.has_data:
+                logger.warning("vitals: it is of %d ranks, and there are %d: the data of each goes on at batch %d, as one of "
+                               "theirs did", one.ranks, self._ranks.count, position)  # fmt: skip
+        self._arrived()
         if self.rules is not None:
-            text = state["rules"]["text"] if state is not None else ""
             self.rules.load(step, text, one.attempt if one is not None else 0)
 
-    def _newest(self) -> tuple[Checkpoint | None, State | None]:
+    def _there(self, step: int) -> tuple[int, int, float, list[tuple[int, int]]]:
+        return step, self.history.attempt, self.history.factor, self.history.skipped
+
+    def _text_read(self) -> str:
+        return str(self.member.state["rules"]["text"]) if self.member.state is not None else ""
+
+    def _newest(self) -> Checkpoint | None:
         tried = self.ring.on_line()
         for one in self.ring.usable():
-            state = self.read(one)
-            if state is not None:
-                return one, state
+            if self.read(one):
+                return one
         if tried:
             raise StateError(f"none of the {len(tried)} checkpoints can be used: to begin anew, take another folder")
-        return None, None
+        return None
 
-    def _place_data(self, position: int, state: Any) -> None:
-        if self.data is None:
-            return
-        take = getattr(self.data, "load_state_dict", None)
-        if take is not None and state is not None:
-            take(state)
-        else:
-            self.data.skip_to(position)
-
-    def go_back(self, turn: Turn, one: Checkpoint, state: Mapping[str, Any]) -> None:
-        """A rollback: everything back to the checkpoint but the data, which goes on at the turn's position.
+    def go_back(self, turn: Turn, one: Checkpoint) -> None:
+        """A rollback: everything back to the checkpoint that was read, but the data, which goes on at the turn's position.
 
         The turn is written down first, and raises OSError where it cannot be: from then on a process that is restarted
         comes to the same state, however far this one gets. Raises BrokenOff where the state cannot be put back.
         """
         self.history.append({"type": "turn", **asdict(turn)})
-        self.pass_over()
+        text = self._text_read()
         try:
-            self.contents.apply(state)
+            self._each("go_back", *self._there(turn.step))
+        except Ended:
+            raise
         except Exception as error:
-            self.ring.mark_corrupt(one, f"it cannot be put back ({type(error).__name__})")
+            self.ring.mark_corrupt(one, f"it cannot be put back ({error if self._ranks.count > 1 else type(error).__name__})")  # fmt: skip
             raise BrokenOff from error
-        self._arrive(turn.step)
+        self._arrived()
         if self.rules is not None:
-            self.rules.rewind(turn.step, state["rules"]["text"], one.attempt)
+            self.rules.rewind(turn.step, text, one.attempt)
 
-    def _arrive(self, step: int) -> None:
-        self.done = step
-        self.rate.factor = self.history.factor
+    def _arrived(self) -> None:
         self._positions.clear()
-        self._write_progress()
-
-    def pass_over(self) -> None:
-        """Where the data is inside a stretch that is passed over for good, go to its end."""
-        if self.data is None:
-            return
-        end = past_skipped(self.data.position, self.history.skipped)
-        if end > self.data.position:
-            try:
-                self.data.skip_to(end)
-            except Exception:  # the loop's own data: training goes on with what it gives
-                logger.exception("vitals: the data does not go on to batch %d", end)
-
-    def close(self) -> None:
-        self._progress.close()
-        self.history.close()
+        self._write_progress(self.position)

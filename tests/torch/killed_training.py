@@ -21,7 +21,7 @@ def train(folder: str, home: str, kill_at: int | None, pause: float = 0.0) -> No
     seconds each step takes beside its work."""
     os.environ["VITALS_HOME"] = home
     if kill_at is not None:
-        _die_at(kill_at)
+        die_at(kill_at)
     bad = [batch for window in BAD for batch in window]
     loop = Loop(Path(folder), bad=bad, every=10, keep=3, probation=5, margin=5, skip=8, grace=2,
                 limits=Limits(total=5, window=5, near=20))  # type: ignore[arg-type]  # fmt: skip
@@ -30,7 +30,7 @@ def train(folder: str, home: str, kill_at: int | None, pause: float = 0.0) -> No
     Path(folder, "told.json").write_text(json.dumps(told), "utf-8")
 
 
-def _die_at(count: int) -> None:
+def die_at(count: int) -> None:
     """Before each step of what has to be durable, the process may end: before a sync, a rename, a line of the history."""
     left = [count]
 

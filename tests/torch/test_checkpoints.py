@@ -240,7 +240,7 @@ def test_a_second_process_in_the_folder_is_refused(tmp_path: Path) -> None:
         ({"allow": "pause"}, "not 'pause' alone"),
         ({"every": 0}, "`every` must be 1 or more"),
         ({"data": [1, 2]}, "wrap a loader"),
-        ({"hold": 5.0}, "takes a control folder"),
+        ({"hold": 5.0}, "takes a control channel"),
         ({"text": None}, "without a policy"),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
@@ -261,7 +261,9 @@ def test_an_optimizer_of_another_kind_is_said_to_be_one(tmp_path: Path) -> None:
         )
 
 
-def test_more_than_one_process_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_one_of_several_processes_that_do_not_know_of_each_other_yet_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("WORLD_SIZE", "4")
     with pytest.raises(UsageError, match="one of 4"):
         Loop(tmp_path / "run")
