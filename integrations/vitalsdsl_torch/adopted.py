@@ -117,7 +117,10 @@ class Adopted:
 
     def rename(self, one: Known, path: Path) -> None:
         """Give one another name. Raises OSError."""
+        note = note_of(one.path) if not one.path.is_dir() else None
         one.path.rename(path)
+        if note is not None:
+            note.rename(note_of(path))
         del self._known[one.path]
         one.path = path
         self._known[path] = one

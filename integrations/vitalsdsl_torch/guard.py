@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import inspect
 import logging
 import math
 import os
@@ -39,6 +40,7 @@ ACTIONS = ("checkpoint", "detail", "lr", "pause", "rollback", "stop")
 
 _LEAST_PROBATION = 100
 _NOTHING: Mapping[str, object] = MappingProxyType({})
+_OF_THE_TRAINER = {"self", "policy", "folder", "model", "optimizer", "scheduler", "scaler", "data", "start"}
 
 
 class Guard:
@@ -325,6 +327,15 @@ def _see_to(act: Callable[[], object]) -> None:
         act()
     except Exception:
         logger.exception("vitals: the end of a run was not seen to")
+
+
+def check_options(who: str, options: Collection[str]) -> None:
+    """That all are arguments of `Guard` which are left to those who give a training away to a trainer. Raises
+    UsageError in the name of `who` takes them."""
+    known = inspect.signature(Guard.__init__).parameters.keys() - _OF_THE_TRAINER
+    for name in options:
+        if name not in known:
+            raise UsageError(f"{who} has no argument `{name}`; it has {', '.join(sorted(known))}")
 
 
 def _check(allow: Collection[str], data: Any, **counts: int) -> None:

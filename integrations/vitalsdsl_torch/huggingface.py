@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import inspect
 import logging
 import math
 import os
@@ -23,13 +22,12 @@ from vitalsdsl.errors import UsageError
 from vitalsdsl.policy import LoadedPolicy, as_policy
 from vitalsdsl_torch import checkpoint
 from vitalsdsl_torch.adopted import UNFIT, Adopted, state_in
-from vitalsdsl_torch.guard import Guard
+from vitalsdsl_torch.guard import Guard, check_options
 from vitalsdsl_torch.trainer_state import Counters, Stream
 from vitalsdsl_torch.vitals import Vitals
 
 logger = logging.getLogger("vitalsdsl")
 
-_GIVEN = {"self", "policy", "folder", "model", "optimizer", "scheduler", "scaler", "data", "start"}
 _FOLDER = "checkpoint-"
 _TAKEN_BACK = "taken-back-"
 
@@ -61,10 +59,7 @@ class GuardCallback(TrainerCallback):
         vitals: bool = False,
         **options: Any,
     ) -> None:
-        allowed = inspect.signature(Guard.__init__).parameters.keys() - _GIVEN
-        for name in options:
-            if name not in allowed:
-                raise UsageError(f"GuardCallback has no argument `{name}`; it has {', '.join(sorted(allowed))}")
+        check_options("GuardCallback", options)
         self._policy = as_policy(policy) if policy is not None else None
         self._folder = Path(folder).absolute()
         self._options = options
