@@ -110,7 +110,7 @@ class Stream:
             while (left := position - self.position) > 0:
                 if self._length is not None and left >= self._length - self._in_epoch:
                     self._go(self._length - self._in_epoch)
-                elif self._batches is None:
+                elif self._batches is None and self._length is not None:
                     self._begin(left)
                     self._go(left)
                 else:
