@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 try:
+    import transformers
     from transformers import Trainer, TrainerCallback
     from transformers.trainer_utils import get_last_checkpoint
 except ImportError as missing:
@@ -384,6 +385,8 @@ class _Guarded:
 
 def _introduce() -> None:
     """Have `Trainer.train` tell a guard among the callbacks which trainer it is in, which transformers does not."""
+    if not hasattr(Trainer, "_get_grad_norm"):
+        raise UsageError(f"transformers {transformers.__version__} is too old for a guard: 5.24 is known to do")
     original = Trainer.train
     if hasattr(original, "tells_guards"):
         return

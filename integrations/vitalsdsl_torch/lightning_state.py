@@ -74,7 +74,7 @@ class Place:
         for tracker in (epochs.total, epochs.current):
             tracker.ready = tracker.started = tracker.processed = tracker.completed = state["epoch"]
         batches.reset()
-        batches.total.increment_by(state["position"] - state["in_epoch"])
+        _add(batches.total, state["position"] - state["in_epoch"])
         self._ahead = state["in_epoch"]
         self._begun_with = state["random"]
         self._again = self._begun_with if state["in_epoch"] > 0 else None
@@ -131,7 +131,15 @@ class Place:
                 progress.is_last_batch = True
                 return
             self._ahead -= 1
-            progress.increment_by(1, is_last_batch=fetcher.done)
+            progress.is_last_batch = fetcher.done
+            for tracker in (progress.total, progress.current):
+                _add(tracker, 1)
+
+
+def _add(tracker: Any, count: int) -> None:
+    """Batches that were begun and ended, as the trainer counts them."""
+    for name in ("ready", "started", "processed", "completed"):
+        setattr(tracker, name, getattr(tracker, name) + count)
 
 
 class _Watched:
