@@ -386,7 +386,7 @@ class _Guarded:
 def _introduce() -> None:
     """Have `Trainer.train` tell a guard among the callbacks which trainer it is in, which transformers does not."""
     if not hasattr(Trainer, "_get_grad_norm"):
-        raise UsageError(f"transformers {transformers.__version__} is too old for a guard: 5.24 is known to do")
+        raise UsageError(f"transformers {transformers.__version__} is too old for a guard: 5.12 or newer is needed")
     original = Trainer.train
     if hasattr(original, "tells_guards"):
         return
