@@ -4,23 +4,27 @@ from __future__ import annotations
 
 import functools
 import importlib
+import logging
 import math
 import os
 import sys
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 from urllib.parse import urlsplit
 
 from vitalsdsl.attachment import Attachment, as_policy
 from vitalsdsl.errors import MissingExtraError
-from vitalsdsl.points import TOTAL_STEPS, RunInfo, planned_steps
+from vitalsdsl.points import TOTAL_STEPS, Rewind, RunInfo, planned_steps
 from vitalsdsl.policy import LoadedPolicy, load
 from vitalsdsl.session import Monitor
 from vitalsdsl.sharing import Sharing
+from vitalsdsl_mlflow.events import Events
 from vitalsdsl_mlflow.port import MlflowPort
-from vitalsdsl_mlflow.rows import LoggedPoint, Steps
+from vitalsdsl_mlflow.rows import LoggedPoint, in_time
 from vitalsdsl_mlflow.tap import complain, instrument, is_instrumented, restore
+
+logger = logging.getLogger("vitalsdsl")
 
 KEPT_RUNS = 16
 """Of how many runs that ended it is remembered how they count their steps, should they be resumed."""
@@ -33,13 +37,49 @@ _UTILS = "mlflow.tracking._tracking_service.utils"
 
 
 class _Run:
-    """One run under one attachment."""
+    """One run under one attachment. Its points become rows and rewinds as they do where the run is read back."""
 
-    def __init__(self, run_id: str) -> None:
+    def __init__(self, run_id: str, axis: str | None) -> None:
         self.lock = threading.RLock()
         self.monitor: Monitor | None = None
-        self.steps = Steps(run_id, _nowhere)
         self.is_off = False
+        self._run_id = run_id
+        self.events = Events(axis)
+        self._waits = axis is not None
+        self._waiting: list[LoggedPoint] = []
+
+    def begin(self, monitor: Monitor) -> None:
+        """The run's first points, or its first since it was resumed in this process."""
+        self.monitor = monitor
+        self.events.go_on()
+
+    def add(self, points: list[LoggedPoint]) -> None:
+        """Points of one call. Under an axis those of one step of MLflow's are waited for: any of them may be the axis."""
+        points = in_time(points)
+        if not self._waits:
+            self._push(points)
+            return
+        for point in points:
+            if self._waiting and point.step != self._waiting[0].step:
+                self.flush()
+            self._waiting.append(point)
+
+    def flush(self) -> None:
+        """No more is to be waited for."""
+        waiting, self._waiting = self._waiting, []
+        self._push(waiting)
+
+    def _push(self, points: list[LoggedPoint]) -> None:
+        monitor = self.monitor
+        if monitor is None:
+            return
+        for event in self.events.add(points):
+            if isinstance(event, Rewind):
+                monitor.rewind(event.step)
+            else:
+                monitor.log(event.values, event.step, time=event.time, commit=False)
+        for note in self.events.notes():
+            logger.warning("vitals: run %s: %s", self._run_id, note)
 
 
 class MlflowAttachment:
@@ -60,13 +100,16 @@ class MlflowAttachment:
             _attached.remove(self)
         if not _attached:
             _unhook()
+        for run in list(self._runs.values()):
+            with run.lock:
+                run.flush()
         self._attachment.detach()
 
     # ---------------------------------------------------------------- told by the tap
 
     def points(self, run_id: str, points: list[LoggedPoint], store: Any) -> None:
         """Points of a run that MLflow has taken."""
-        run = self._runs.setdefault(run_id, _Run(run_id)) if run_id not in self._runs else self._runs[run_id]
+        run = self._runs.get(run_id) or self._runs.setdefault(run_id, _Run(run_id, self.policy.axis))
         with run.lock:
             if run.is_off:
                 return
@@ -75,12 +118,12 @@ class MlflowAttachment:
                     run_id, lambda: self._port(run_id, store), lambda: _info(run_id, store)
                 )
                 if monitor is not None and monitor is not run.monitor:
-                    self._begin(run, monitor)
+                    run.begin(monitor)
             except Exception:  # raised again, once: tried at every call it would fail at every call
                 run.is_off = True
                 raise
             if monitor is not None:
-                run.steps.add(points)
+                run.add(points)
 
     def planned(self, run_id: str) -> None:
         """A run has said how many steps it plans: unless it was told when attaching, that is what `progress` goes by."""
@@ -88,17 +131,13 @@ class MlflowAttachment:
         if monitor is not None and self._attachment.total_steps != self._attachment.total_steps:
             monitor.total_steps = planned_steps(_said[run_id])
 
-    def _begin(self, run: _Run, monitor: Monitor) -> None:
-        """The run's first points, or its first since it was resumed in this process."""
-        run.monitor = monitor
-        run.steps.take = _pusher(monitor)
-        run.steps.go_on()
-
     def ended(self, run_id: str, store: Any) -> None:
         """A run has ended: its last step closes, and what is queued is finished, within a timeout."""
         run = self._runs.get(run_id)
         if run is None:
             return
+        with run.lock:
+            run.flush()
         self._attachment.end(run_id)
         with run.lock:
             run.monitor = None
@@ -112,17 +151,6 @@ class MlflowAttachment:
         uri = getattr(store, "_vitals_uri", None)
         client = client_type(tracking_uri=uri) if uri else client_type()
         return MlflowPort(client, run_id)
-
-
-def _nowhere(values: dict[str, float], step: int, time: float) -> None:
-    """Until a run has a monitor."""
-
-
-def _pusher(monitor: Monitor) -> Callable[[dict[str, float], int, float], None]:
-    def push(values: dict[str, float], step: int, time: float) -> None:
-        monitor.log(values, step, time=time, commit=False)
-
-    return push
 
 
 def _info(run_id: str, store: Any) -> RunInfo:

@@ -29,10 +29,10 @@ class Events:
     With `step_key` the step of a row is the value of that metric; rows without it belong to the step before them.
     """
 
-    def __init__(self, run: str, step_key: str | None = None) -> None:
+    def __init__(self, step_key: str | None = None) -> None:
         self.tops: dict[str, int] = {}
         """Of each metric the highest step since the run last went back."""
-        self._steps = Steps(run, self._take)
+        self.steps = Steps(self._take)
         self._step_key = step_key
         self._events: list[Row | Rewind] = []
         self._notes: list[str] = []
@@ -49,19 +49,25 @@ class Events:
             if point.key.startswith(SYSTEM):
                 continue
             if self._step_key is None and self._goes_back(point):
-                self._steps.add(points[begin:at])
+                self.steps.add(points[begin:at])
                 begin = at
                 self._go_back(point)
             if point.step > self.tops.get(point.key, -1):
                 self.tops[point.key] = point.step
             self._last_time = max(self._last_time, point.timestamp)
-        self._steps.add(points[begin:])
+        self.steps.add(points[begin:])
         return self._events
+
+    def go_on(self) -> None:
+        """The run is resumed in this process, maybe further back: whoever resumes it says what that means."""
+        self.tops.clear()
+        self._back = None
+        self.steps.go_on()
 
     def notes(self) -> tuple[str, ...]:
         """What was noticed since the last call."""
-        found = (*self._steps.notes, *self._notes)
-        self._steps.notes.clear()
+        found = (*self.steps.notes, *self._notes)
+        self.steps.notes.clear()
         self._notes.clear()
         return found
 
@@ -86,7 +92,7 @@ class Events:
             f"what came after step {to} no longer counts"
         )
         self.tops = {key: min(top, to) for key, top in self.tops.items()}
-        self._steps.back_to(to)
+        self.steps.back_to(to)
         self._events.append(Rewind(to))
 
     def _take(self, values: Mapping[str, float], step: int, time: float) -> None:
@@ -106,7 +112,7 @@ class Events:
     def save(self) -> dict[str, Any]:
         """All but `tops`, as plain data."""
         return {
-            "steps": self._steps.save(),
+            "steps": self.steps.save(),
             "last": self._last_time,
             "back": self._back,
             "shared": self._is_shared,
@@ -115,6 +121,6 @@ class Events:
 
     def load(self, saved: Mapping[str, Any], tops: Mapping[str, int], counts: Mapping[str, int]) -> None:
         """Go on after the points of these numbers."""
-        self._steps.load(saved["steps"], counts)
+        self.steps.load(saved["steps"], counts)
         self._last_time, self._back, self._is_shared = saved["last"], saved["back"], saved["shared"]
         self._axis, self.tops = saved["axis"], dict(tops)

@@ -83,7 +83,7 @@ class RunFeed:
 
     def _begin(self) -> None:
         self._known = Known()
-        self._events = Events(self._snapshot.run_id, self._step_key)
+        self._events = Events(self._step_key)
         self._mark: Any = None
         self._status = ""
         self._started = 0

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import logging
 import operator
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
-
-logger = logging.getLogger("vitalsdsl")
 
 SYSTEM = "system/"
 
@@ -23,8 +20,14 @@ class LoggedPoint(NamedTuple):
 
 _when = operator.attrgetter("timestamp", "step")
 
+
+def in_time(points: Iterable[LoggedPoint]) -> list[LoggedPoint]:
+    """Points by time and step, as they will be found again."""
+    return sorted(points, key=_when)
+
+
 Take = Callable[[dict[str, float], int, float], object]
-"""Where the values of a step and their time go: in a running process a monitor, for a recorded run a list."""
+"""Where the values of a step and their time go."""
 
 
 class Steps:
@@ -35,12 +38,12 @@ class Steps:
     once. System metrics have a counter of their own, so they count at the training step that is open.
     """
 
-    def __init__(self, run: str, take: Take) -> None:
-        self.run = run
+    def __init__(self, take: Take) -> None:
         self.take = take
         self.notes: list[str] = []
         self._newest: int | None = None
-        self._counts: dict[str, int] = {}
+        self.counts: dict[str, int] = {}
+        """How many points of each metric there were."""
         self._stepless = False
         self._explicit = False
 
@@ -53,7 +56,7 @@ class Steps:
         group: dict[str, float] = {}
         group_step: int | None = None
         time = 0.0
-        for point in sorted(points, key=_when):
+        for point in in_time(points):
             step = self._step(point)
             if step is None:
                 continue
@@ -77,21 +80,19 @@ class Steps:
     def load(self, saved: Sequence[Any], counts: Mapping[str, int]) -> None:
         """Go on after so many points of each metric."""
         self._newest, self._stepless, self._explicit = saved
-        self._counts = dict(counts)
+        self.counts = dict(counts)
 
     def _step(self, point: LoggedPoint) -> int | None:
         if point.key.startswith(SYSTEM):
             return self._newest
-        count = self._counts.get(point.key, 0)
-        self._counts[point.key] = count + 1
+        count = self.counts.get(point.key, 0)
+        self.counts[point.key] = count + 1
         if point.step != 0:
             self._explicit, self._stepless = True, False
         elif count and not self._explicit:
             if not self._stepless:
                 self._stepless = True
-                note = "the run logs without steps: the n-th point of a metric counts at step n - 1"
-                self.notes.append(note)
-                logger.warning("vitals: run %s: %s", self.run, note)
+                self.notes.append("the run logs without steps: the n-th point of a metric counts at step n - 1")
         step = count if self._stepless else point.step
         self._newest = step if self._newest is None else max(self._newest, step)
         return step

@@ -13,14 +13,16 @@ from typing import Any
 
 import mlflow
 import pytest
-from vitalsdsl_mlflow import attach
+from vitalsdsl_mlflow import attach, read
 from vitalsdsl_mlflow.port import _Gate
 from vitalsdsl_mlflow.tap import METHODS, is_instrumented
 
+import vitalsdsl as vitals
 from tests.mlflow.runs import (
     CHANGES,
     LOSSES,
     POLICY,
+    again,
     assert_same,
     load_policy,
     policy_file,
@@ -191,6 +193,41 @@ def test_a_run_that_is_resumed_further_back_is_an_attempt_of_its_own(client: Any
         (0, 3, "orange"), (1, 1, "green"), (1, 3, "orange"),
     ]  # fmt: skip
     assert len(recorded(client, run.info.run_id, "vitals/alerts.jsonl")) == 2
+
+
+def test_a_training_that_goes_back_in_this_process_is_judged_as_it_is_read_back(client: Any) -> None:
+    """As a rollback does: 20 good steps, 10 bad ones, back to step 12, bad ones again, and good ones to the end."""
+    policy = load_policy()
+    attach(policy)
+    losses = [*[1.0] * 20, *[5.0] * 10], [*[1.0] * 8, *[5.0] * 5, *[1.0] * 10]
+    with mlflow.start_run() as run:
+        log(losses[0], first=1)
+        log(losses[1], first=13)
+        mlflow.log_metric("train/loss", 1.0, step=34)  # two writers a little apart: no way back
+        mlflow.log_metric("train/loss", 1.0, step=36)
+    live = recorded(client, run.info.run_id)
+    assert [(t["attempt"], t["step"], t["to"]) for t in live] == [
+        (0, 22, "orange"), (0, 25, "red"), (1, 12, "green"), (1, 22, "orange"), (1, 25, "red"), (1, 27, "green"),
+    ]  # fmt: skip
+    assert live == again(policy, run.info.run_id)
+
+
+@pytest.mark.parametrize("at_once", [True, False], ids=["one call a step", "one call a metric"])
+def test_a_run_is_judged_on_the_axis_of_its_policy(client: Any, at_once: bool) -> None:
+    policy = load_policy('axis "global_step"\n' + POLICY.partition("\n")[2].partition("\n")[2])
+    attach(policy)
+    with mlflow.start_run() as run:
+        for at, loss in enumerate(LOSSES):
+            values = {"train/loss": loss, "global_step": 100.0 * at}
+            if at_once:
+                mlflow.log_metrics(values, step=at)
+            else:
+                for name, value in values.items():
+                    mlflow.log_metric(name, value, step=at)
+    live = recorded(client, run.info.run_id)
+    assert [(t["step"], t["to"]) for t in live] == [(300, "orange"), (400, "red"), (900, "green")]
+    (recording,) = read(run.info.run_id, step_key=policy.axis)
+    assert live == [t.as_dict() for t in vitals.replay(policy, recording.events, run=run.info.run_id)]
 
 
 def test_a_last_score_of_a_resumed_run_takes_it_nowhere(client: Any) -> None:

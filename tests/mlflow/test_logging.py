@@ -173,7 +173,7 @@ def test_threads_may_log_to_one_run(client: Any) -> None:
         ]  # fmt: skip
         for each in done:
             each.result()
-    assert sum(attachment._runs[run].steps._counts.values()) == 100
+    assert sum(attachment._runs[run].events.steps.counts.values()) == 100
 
 
 def test_system_metrics_count_at_the_training_step_that_is_open(client: Any) -> None:
@@ -265,7 +265,7 @@ def test_a_batch_of_a_thousand_metrics_is_seen_whole(client: Any) -> None:
     attachment = attach(load_policy())
     with mlflow.start_run() as run:
         mlflow.log_metrics({f"m/{n}": float(n) for n in range(2500)}, step=3)
-        assert len(attachment._runs[run.info.run_id].steps._counts) == 2500
+        assert len(attachment._runs[run.info.run_id].events.steps.counts) == 2500
 
 
 def test_what_a_read_finds_is_every_point(client: Any) -> None:

@@ -103,7 +103,7 @@ def test_calls_of_ours_are_no_points_of_the_run(client: Any) -> None:
     attachment = attach(load_policy())
     run = client.create_run("0").info.run_id
     log(client, run, LOSSES)
-    assert set(attachment._runs[run].steps._counts) == {"train/loss"}
+    assert set(attachment._runs[run].events.steps.counts) == {"train/loss"}
 
 
 def test_a_tag_that_somebody_deleted_does_not_keep_the_others(client: Any) -> None:

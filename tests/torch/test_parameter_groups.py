@@ -157,7 +157,7 @@ def test_the_vitals_show_each_group_and_lr_is_the_base() -> None:
     model = net()
     optimizer = torch.optim.AdamW(parameter_groups(model, RATE, DECAY, layer_decay=BY_LAYER, embed_scale=EMBED))
     scheduler = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: 0.5**step)
-    vitals = Vitals(model, optimizer)
+    vitals = Vitals(model, optimizer, log_every=1)
     for step in range(2):
         loss_of(model, words(step)).backward()
         optimizer.step()

@@ -1,4 +1,4 @@
-"""vitals demo: a small real training run that goes wrong, is caught and is brought back."""
+"""vitals demo: a small real training that goes wrong and is brought back."""
 
 from __future__ import annotations
 

@@ -142,6 +142,7 @@ def watched(training: Training, folder: Path) -> Watched:
     """Train to the end, or to where the guard ends it."""
     vitals = Vitals(
         training.model, training.optimizer, scaler=training.scaler, off={"memory", "throughput", "timing"},
+        log_every=1,
         every={"adam_ratio": 1, "param_norm": 5, "updates": 2, "dead_units": 1, "moe": 1},
     )  # fmt: skip
     heard, data, metrics = Memory(), _Numbers(), []
