@@ -115,6 +115,25 @@ def test_what_is_wrong_with_it_is_said_with_its_place(tmp_path: Path, text: str)
     assert "services/T0" not in str(raised.value) and "the-secret" not in str(raised.value)
 
 
+LINES = {
+    '# who\n\n[watch]\nretry = 3\n': 3,
+    '[[policies]]\ntarget = "mlflow:x"\npolicy = "a"\n\n[[policies]]\n  project = "a"\npolicy = "b"\n': 6,
+    'home = "a"\n[channels."my team"]\nurl = "https://hooks.slack.com/services/T0/B0/secret"\n': 3,
+    'channels.bot.url = "env:A"\nchannels.bot.at_most = "ten"\n': 2,
+    '[channels]\nbot = { url = "env:A", at_most = "ten" }\n': 2,
+    '[channels.a]\nurl = "env:A"\n[channels.bot]\nsecret = "env:A"\n': 3,
+    '[[policies]]\ntarget = "a:b"\npolicy = "p"\n[policies.tags]\nx = false\n': 1,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("text", LINES)
+def test_a_mistake_is_said_with_its_line(tmp_path: Path, text: str) -> None:
+    (tmp_path / "vitals.toml").write_text(text)
+    with pytest.raises(UsageError, match=rf"vitals\.toml:{LINES[text]}: ") as raised:
+        configuration(tmp_path)
+    assert "services/T0" not in str(raised.value)
+
+
 def test_channels_are_known_where_a_file_is_there_even_one_that_names_none(tmp_path: Path) -> None:
     assert known_channels(tmp_path) is None
     (tmp_path / "vitals.toml").write_text("")

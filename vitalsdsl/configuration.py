@@ -31,6 +31,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, ValidationIn
 
 from vitalsdsl.errors import UsageError
 from vitalsdsl.home import home_of
+from vitalsdsl.toml_text import line_of
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -175,7 +176,8 @@ def _upwards(folder: Path) -> list[Path]:
 
 def _read(path: Path) -> Configuration:
     try:
-        data = tomllib.loads(path.read_text("utf-8"))
+        text = path.read_text("utf-8")
+        data = tomllib.loads(text)
     except (OSError, UnicodeDecodeError) as error:
         raise UsageError(f"{path} cannot be read: {error}") from error
     except tomllib.TOMLDecodeError as error:
@@ -184,21 +186,32 @@ def _read(path: Path) -> Configuration:
     for number, policy in enumerate(listed if isinstance(listed, list) else (), 1):
         if isinstance(policy, dict):
             if "folder" in policy:  # ours, and below it is what we make of it
-                raise UsageError(f"{path}: there is no setting `policies.{number}.folder`")
+                said = f"there is no setting `policies.{number}.folder`"
+                raise UsageError(_at(path, text, ("policies", number - 1, "folder"), said))
             policy["folder"] = path.parent
     try:
         found = Configuration.model_validate(data)
     except ValidationError as error:
-        raise UsageError(f"{path}: {_first(error)}") from error
+        raise UsageError(_at(path, text, *_first(error))) from error
     if found.home is not None:
         found = found.model_copy(update={"home": str(path.parent / Path(found.home).expanduser())})
     return found
 
 
-def _first(error: ValidationError) -> str:
-    """The first mistake in words of ours. A setting that nobody knows comes before one that is missing: it is most often
-    the missing one, misspelt."""
+def _at(path: Path, text: str, place: tuple[str | int, ...], said: str) -> str:
+    """A mistake with its file and line. The line itself is not shown: it may hold an address that is nobody's business."""
+    line = line_of(text, place)
+    return f"{path}: {said}" if line is None else f"{path}:{line}: {said}"
+
+
+def _first(error: ValidationError) -> tuple[tuple[str | int, ...], str]:
+    """The first mistake: where, and in words of ours. A setting that nobody knows comes before one that is missing: it is
+    most often the missing one, misspelt."""
     found: Any = min(error.errors(), key=lambda one: one["type"] != "extra_forbidden")
+    return found["loc"], _in_words(found)
+
+
+def _in_words(found: Any) -> str:
     place = ".".join(str(part + 1) if isinstance(part, int) else str(part) for part in found["loc"])
     if found["type"] == "extra_forbidden":
         model = _MODELS.get(str(found["loc"][0]), Configuration) if len(found["loc"]) > 1 else Configuration
