@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from vitalsdsl_mlflow.remote import RunFeed
-from vitalsdsl_mlflow.rest import Rest
+from vitalsdsl_mlflow.rest import NotThere, Rest
 from vitalsdsl_mlflow.server import Server
 from vitalsdsl_mlflow.targets import ExperimentTarget
 
@@ -114,12 +114,13 @@ class Behind(Shows):
 
 
 class PretendedServer(GrowingServer):
-    """One whose runs go on as the clock does."""
+    """One whose runs go on as the clock does. Its artifacts lie on disk, as the memory that is measured is the watcher's."""
 
     def __init__(self, asked: argparse.Namespace) -> None:
         super().__init__(asked.runs, asked.metrics, every=asked.every, apart=asked.apart)
         self._began = time.monotonic() - asked.every * asked.before
         self._ends = time.monotonic() + asked.seconds
+        self._folder: Path = asked.home / "artifacts"
 
     def get(self, call: str, **asked: Any) -> dict[str, Any]:
         self._go_on()
@@ -128,6 +129,18 @@ class PretendedServer(GrowingServer):
     def post(self, call: str, body: dict[str, Any]) -> dict[str, Any]:
         self._go_on()
         return super().post(call, body)
+
+    def upload(self, path: str, content: bytes) -> None:
+        self.asked["artifacts"] += 1
+        file = self._folder / path
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_bytes(content)
+
+    def download(self, path: str) -> bytes:
+        file = self._folder / path
+        if not file.exists():
+            raise NotThere(f"there is no {path}")
+        return file.read_bytes()
 
     def _go_on(self) -> None:
         now = time.monotonic()

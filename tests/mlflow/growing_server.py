@@ -99,6 +99,10 @@ class GrowingServer:
         if call == "mlflow/runs/set-tag":
             self._tags.setdefault(body["run_id"], {})[body["key"]] = body["value"]
             return {}
+        if call == "mlflow/runs/delete-tag":
+            if self._tags.get(body["run_id"], {}).pop(body["key"], None) is None:
+                raise NotThere(f"there is no tag {body['key']}")
+            return {}
         return {"runs": [self._run(run) for run in self.ids if not (self.is_over and "RUNNING" in body["filter"])]}
 
     def version(self) -> tuple[int, ...]:
