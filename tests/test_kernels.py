@@ -70,3 +70,13 @@ def test_a_trail_is_a_queue(by_step: bool) -> None:
             assert (trail.place(at), trail.value(at)) == plain[at][:2]
     assert list(trail) == list(plain)
     assert isinstance(trail._values, array) and len(trail._values) < 2 * len(plain) + 600
+
+
+@pytest.mark.parametrize("by_step", [True, False])
+def test_a_trail_takes_steps_of_any_size(by_step: bool) -> None:
+    trail, steps = Trail(by_step), [3, 2**31 - 1, 2**31, 10**15]
+    for step in steps:
+        trail.append(step, 0.5, step)
+    assert trail.popleft() == (0.5, 3) and trail.oldest == 2**31 - 1
+    trail.append(10**15 + 1, 0.5, 10**15 + 1)
+    assert list(trail) == [(step, 0.5, step) for step in (*steps[1:], 10**15 + 1)]

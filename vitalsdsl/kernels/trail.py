@@ -1,4 +1,4 @@
-"""The points of a window in order of arrival, in sixteen or twenty-four bytes each."""
+"""The points of a window in order of arrival, in twelve or twenty bytes each."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ one process each hold a trail for each window."""
 
 
 class Trail:
-    """A queue of points: (place, value, step). Where places are steps they are not kept twice.
+    """A queue of points: (place, value, step). Where places are steps they are not kept twice, and steps take four bytes
+    until one comes that needs eight.
 
     >>> trail = Trail(by_step=True)
     >>> trail.append(3, 0.5, 3)
@@ -27,7 +28,7 @@ class Trail:
 
     def __init__(self, by_step: bool) -> None:
         self._values = array("d")
-        self._steps = array("q")
+        self._steps = array("i")
         self._places: array[Any] = self._steps if by_step else array("d")
         self._gone = 0
         self.oldest: float = math.inf
@@ -36,7 +37,11 @@ class Trail:
     def append(self, place: float, value: float, step: int) -> None:
         if self._places is not self._steps:
             self._places.append(place)
-        self._steps.append(step)
+        try:
+            self._steps.append(step)
+        except OverflowError:
+            self._widen()
+            self._steps.append(step)
         self._values.append(value)
         if self.oldest == math.inf:
             self.oldest = place
@@ -50,6 +55,12 @@ class Trail:
         if gone >= _DEAD and gone * _SHARE >= len(self._values):
             self._move_down()
         return value, step
+
+    def _widen(self) -> None:
+        steps = array("q", self._steps)
+        if self._places is self._steps:
+            self._places = steps
+        self._steps = steps
 
     def _move_down(self) -> None:
         gone, self._gone = self._gone, 0
