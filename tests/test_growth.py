@@ -1,13 +1,18 @@
-"""The time that reading and checking takes grows with the policy, not with its square."""
+"""The time that reading and checking takes grows with the policy, not with its square; a run's memory not with its steps."""
 
 from __future__ import annotations
 
+import gc
+import random
 import time
+import tracemalloc
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
-from vitalsdsl.policy import read
+from vitalsdsl.policy import load, read
+from vitalsdsl.stream import Stream
 
 LEVELS = ("yellow", "orange")
 SHAPES: dict[str, Callable[[int], str]] = {
@@ -37,3 +42,29 @@ def test_eight_times_the_rules_take_about_eight_times_as_long(shape: Callable[[i
     small = min(seconds(shape(250)) for _ in range(3))
     large = min(seconds(shape(2_000)) for _ in range(2))
     assert large < 20 * small  # its square would be 64 times
+
+
+def test_the_rules_of_a_run_of_twenty_metrics_take_little_memory_and_no_more_as_it_goes_on() -> None:
+    policy = load(
+        Path(__file__).parent / "trials" / "fleet.vitals"
+    ).policy  # windows of up to 500 steps, and the core pack
+    names = ["train/loss", "train/grad_norm", *(f"m{i}" for i in range(2, 20))]
+    dice = random.Random(0)
+
+    def go_on(stream: Stream, first: int, last: int) -> Stream:
+        for step in range(first, last):
+            stream.push({name: 1.0 + 0.1 * dice.random() for name in names}, step)
+        gc.collect()
+        return stream
+
+    shared = go_on(Stream(policy, keep_rows=False), 0, 5)  # what all runs share is there from now on
+    gc.collect()
+    tracemalloc.start()
+    stream = go_on(Stream(policy, keep_rows=False), 0, 600)
+    filled = tracemalloc.get_traced_memory()[0]
+    go_on(stream, 600, 1000)
+    later = tracemalloc.get_traced_memory()[0]
+    tracemalloc.stop()
+    assert shared.closed is not None and stream.closed == 998
+    assert filled < 225_000, filled
+    assert later < 1.05 * filled, (filled, later)

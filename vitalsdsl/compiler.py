@@ -165,14 +165,14 @@ class Compiler:
         """What else than its text tells one expression from another: only what it really looks at."""
         star = setting.star if has_family(node) else None
         member = None
-        owners: set[Any] = set()
+        owners: list[Any] = []
         for inner in node.walk():
             if isinstance(inner, ex.Name) and inner.path == setting.member:
                 member = setting.member_path
             elif isinstance(inner, ex.Call) and inner.function in ("usual", "noise") and setting.owner is not None:
                 named = any(a.keyword == "unless" for a in inner.arguments)
-                owners.add(tuple(setting.owner.limits) if named else setting.owner.name)
-        return star, member, frozenset(owners) if owners else None
+                owners.append(tuple(setting.owner.limits) if named else setting.owner.name)
+        return star, member, tuple(owners) if owners else None
 
     def prepare(self, node: ex.Expression, setting: Setting) -> None:
         """Compile now what in an expression is the same for all members: it has a past when the first one is logged.

@@ -6,6 +6,7 @@ The text of an expression says all that it means, so that equal texts are equal 
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -24,6 +25,7 @@ _THEN, _OR, _AND, _NOT, _PREDICATE, _SUM, _PRODUCT, _SHIFT, _UNARY, _ATOM = rang
 
 def expression_text(node: ex.Node) -> str:
     """How an expression, a length or a span is written. What it stands in, and its own outer parentheses, are left out.
+    However often it is asked for, the text stands in memory once: each run that is watched has all those of its policy.
 
     >>> from vitalsdsl.parser import parse_expression
     >>> from vitalsdsl.source import Locator, Source
@@ -32,7 +34,7 @@ def expression_text(node: ex.Node) -> str:
     >>> expression_text(node)
     'grad_norm > 3 * (mean(grad_norm, 500 steps) - 1)'
     """
-    return AS_WRITTEN.text(node)
+    return sys.intern(AS_WRITTEN.text(node))
 
 
 def name_text(path: str, quoted: bool = False) -> str:

@@ -32,7 +32,8 @@ class Graph:
         self.stalled: list[op.Stalled] = []
         self.memo: dict[Any, Any] = {}
         self.order: list[nd.Node] = []
-        self._reads: dict[nd.Node, tuple[frozenset[str], bool]] = {}
+        self._paces: dict[Root, tuple[frozenset[str], bool]] = {}
+        """Which metrics each root reads, and whether it is due at every step whatever has a point."""
         self._schedules: dict[frozenset[str], list[Run]] = {}
 
     def keep(self, key: Any, root: Root) -> Root:
@@ -43,16 +44,17 @@ class Graph:
     def arrange(self) -> None:
         """Find the order in which nodes run and what each reads, and forget schedules made before."""
         self.order = in_order([*self.roots, *self.guards])
-        self._reads = {}
+        reads: dict[nd.Node, tuple[frozenset[str], bool]] = {}
         shared: dict[frozenset[str], frozenset[str]] = {}
         for node in self.order:
             names, always = node.own_reads(), node.needs_every_step()
             for pacer in node.pacers:
-                more, every = self._reads[pacer]
+                more, every = reads[pacer]
                 names, always = names | more, always or every
             if isinstance(node, Root) and node.on is not None:
                 always = False
-            self._reads[node] = (shared.setdefault(names, names), always)
+            reads[node] = (shared.setdefault(names, names), always)
+        self._paces = {node: reads[node] for node in self.order if isinstance(node, Root)}
         self._schedules.clear()
 
     def schedule(self, fresh: frozenset[str]) -> list[Run]:
@@ -68,7 +70,7 @@ class Graph:
         needed: set[nd.Node] = set()
         for node in reversed(self.order):
             if isinstance(node, Root):
-                names, always = self._reads[node]
+                names, always = self._paces[node]
                 due = always or not names or not names.isdisjoint(fresh)
             else:
                 due = node in needed
