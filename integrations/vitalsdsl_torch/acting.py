@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import time
 from collections.abc import Callable, Collection
 from typing import Any, NoReturn
@@ -212,7 +213,7 @@ class Acting:
     def _detail(self, one: Asked) -> None:
         said = str(one.params.get("steps", _DETAIL_STEPS)).split()
         steps = number(said[0]) if said else None
-        until = self._training.done + int(steps if steps is not None and steps > 0 else _DETAIL_STEPS)
+        until = self._training.done + int(steps if steps is not None and 0 < steps < math.inf else _DETAIL_STEPS)
         self._training.look_closer(until)
         self._answer(one.id, "done", until_step=until)
 
@@ -252,8 +253,9 @@ class Acting:
                 self._answer(one.id, "rejected", str(why))
             return
         self._training.go_back(plan.turn, plan.target)
-        logger.warning("vitals: back at step %d, going on at batch %d", plan.turn.step, plan.turn.position)
-        self._answer(one.id, "done", **result(plan, before))
+        said = f"back at step {plan.turn.step}, going on at batch {plan.turn.position}"
+        logger.warning("vitals: %s", "; ".join(filter(None, (said, plan.remark))))
+        self._answer(one.id, "done", plan.remark, **result(plan, before))
 
     def _resume(self, one: Asked) -> None:
         self._history.append({"type": "resumed", "request": one.id})

@@ -161,7 +161,9 @@ class Guard:
                     self._closing.callback(_see_to, rules.finish)
                 progress = Progress(root / "progress")
                 self._closing.callback(progress.close)
-                self._training = Training(self._member, self._ranks, ring, history, progress, rules, background)
+                self._training = Training(
+                    self._member, self._ranks, ring, history, progress, rules, background, total_steps
+                )
                 self._acting = Acting(
                     self._training, desk, limits or Limits(), allow,
                     dry_run=dry_run, skip=skip, grace=grace, hold=hold, poll=min(poll, rank_timeout / 3), leave=self.close,
@@ -195,6 +197,8 @@ class Guard:
     def steps(self, total: int) -> Iterator[int]:
         """The numbers of the steps to train, up to `total` and that one too; after a rollback they go on from where the
         run is then. At the end the run is saved and closed. A step for which `step` is not called comes again."""
+        if self._ranks.leads and math.isnan(self._training.planned):
+            self._training.planned = total
         try:
             while not self.is_over(total):
                 yield self.done + 1

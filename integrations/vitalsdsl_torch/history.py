@@ -24,8 +24,9 @@ class Turn:
     """The run went back to the state after `step` updates: a rollback, or a restart that had lost some.
 
     `position` is where its data goes on, `since` the position of the checkpoint: what lies between is not in the model.
-    `trip_step` is where the trouble was, `lived` how many updates had been made in all attempts, `ladder` how often it
-    has gone back for the same trouble (0 where the run was restarted).
+    `trip_step` is where the trouble was, `tripped_at` where the data was then, and `drawn` where it was when the run went
+    back. `lived` is how many updates had been made in all attempts, `ladder` how often it has gone back for the same
+    trouble (0 where the run was restarted).
     """
 
     attempt: int
@@ -39,6 +40,12 @@ class Turn:
     factor: float
     lived: int
     ladder: int
+    drawn: int = 0
+
+    @property
+    def passed_over(self) -> int:
+        """How many batches are not in the model and never were."""
+        return max(0, self.position - max(self.drawn, self.tripped_at))
 
     @property
     def is_rollback(self) -> bool:
@@ -145,7 +152,8 @@ class History:
         if kind == "answer":
             self.answers[record["id"]] = record
         elif kind == "turn":
-            fields = {name: record[name] for name in Turn.__dataclass_fields__}
+            # What older versions have written says less.
+            fields = {name: record[name] for name in Turn.__dataclass_fields__ if name in record}
             self.turns.append(Turn(**fields))
             self.attempt, self.factor = record["attempt"], record["factor"]
         elif kind == "mark":

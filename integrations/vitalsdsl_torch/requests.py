@@ -73,6 +73,9 @@ def understood(request: Mapping[str, Any]) -> Asked:
         raise ValueError("its lr_factor is no sensible factor")
     if action == "lr_scale" and "lr_factor" not in params:
         raise ValueError("it says no lr_factor")
+    for name in ("skip_batches", "skip_until_data_pos"):
+        if params.get(name) is not None and not 0 <= _or_nan(params[name]) < math.inf:
+            raise ValueError(f"its {name} is no number of batches")
     expires = number(request.get("expires_at"))
     evidence, rule = request.get("evidence"), str(request.get("rule") or "")
     return Asked(
@@ -88,6 +91,11 @@ def understood(request: Mapping[str, Any]) -> Asked:
         evidence if isinstance(evidence, Mapping) else {},
         bool(request.get(OURS)),
     )
+
+
+def _or_nan(value: object) -> float:
+    found = number(value)
+    return math.nan if found is None else found
 
 
 def _whole(request: Mapping[str, Any], name: str) -> int | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
@@ -25,6 +26,7 @@ class Plan:
 
     turn: Turn
     target: Checkpoint
+    remark: str = ""
 
 
 _MILDER = 0.8
@@ -38,15 +40,15 @@ def planned(asked: Asked, training: Training, limits: Limits, skip: int) -> Plan
     The data is kept: it goes on where it is, or at the end of the bad stretch, whichever is later. Raises NotPossible.
     """
     history = training.history
+    rollbacks = history.rollbacks
     trip = training.done if asked.trip_step is None else min(asked.trip_step, training.done)
     if not training.has_data:
         raise NotPossible("the guard was given no data, and could not get past the bad batches")
-    spent = limits.spent(history.rollbacks, trip, training.lived, history.factor)
+    ladder = limits.ladder(rollbacks, trip)
+    remark = _of_the_state(rollbacks[-1], trip) if ladder > 1 else ""
+    spent = limits.spent(rollbacks, trip, training.lived, history.factor)
     if spent:
-        raise NotPossible(spent)
-    ladder = limits.ladder(history.rollbacks, trip)
-    below = history.rollbacks[-1].step if ladder > 1 else None
-    target = _target(asked, training, below)
+        raise NotPossible("; ".join(filter(None, (spent, remark))))
     position = training.position
     tripped_at = training.position_at(trip)
     end = number(asked.params.get("skip_until_data_pos"))
@@ -54,16 +56,31 @@ def planned(asked: Asked, training: Training, limits: Limits, skip: int) -> Plan
         steps = number(asked.params.get("skip_batches"))
         steps = skip if steps is None else steps
         end = tripped_at + steps * ladder * training.batches_a_step
+    passing = max(0, int(end) - position)
+    steps = max(training.lived, training.planned if math.isfinite(training.planned) else 0)
+    beyond = limits.too_much(rollbacks, passing, steps, skip, training.batches_a_step)
+    if beyond:
+        raise NotPossible(beyond)
+    target = _target(asked, training, rollbacks[-1].step if ladder > 1 else None, limits.back)
     by = asked.params["lr_factor"] if ladder == 1 else min(asked.params["lr_factor"], _MILDER)
     turn = Turn(
         history.attempt + 1, target.step, target.id, asked.id, target.position or 0, max(position, int(end)),
-        tripped_at, trip, limits.lowered(history.factor, by), training.lived, ladder,
+        tripped_at, trip, limits.lowered(history.factor, by), training.lived, ladder, position,
     )  # fmt: skip
-    return Plan(turn, target)
+    return Plan(turn, target, remark)
 
 
-def _target(asked: Asked, training: Training, below: int | None) -> Checkpoint:
-    """The newest that is healthy, before the step `below`, and as it was written; or the one that was asked for."""
+def _of_the_state(last: Turn, trip: int) -> str:
+    """What it means that a run trips again although it went on in other data: about where it did before, rather than at once
+    or elsewhere, it is the state and not the data that brings it about. About there is within half of the way back."""
+    if 2 * abs(trip - last.trip_step) > last.trip_step - last.step:
+        return ""
+    return f"other data, and about the same step as before ({last.trip_step}): the trouble is in the state, not in the data"
+
+
+def _target(asked: Asked, training: Training, below: int | None, back: int) -> Checkpoint:
+    """The newest that is healthy, before the step `below`, and as it was written; or the one that was asked for. One that
+    is more than `back` steps away is for a person to name."""
     wanted = str(asked.params.get("target") or "last_healthy")
     ring = training.ring
     onset = training.done if asked.onset is None else asked.onset
@@ -76,6 +93,9 @@ def _target(asked: Asked, training: Training, below: int | None) -> Checkpoint:
         candidates = [one for one in ring.usable() if wanted in (one.id, f"step:{one.step}")]
         lacking = f"there is no checkpoint `{wanted}`"
     for one in candidates:
+        away = training.done - one.step
+        if away > back and (asked.rule or wanted == "last_healthy"):
+            raise NotPossible(f"{one.id} would do, and is {away} steps back: more than {back} is for a person to ask, by its name")  # fmt: skip
         try:
             is_read = training.read(one)
         except UsageError as error:

@@ -12,6 +12,7 @@ from typing import Any
 
 from vitalsdsl.errors import StateError
 from vitalsdsl_torch.checkpoint import Checkpoint
+from vitalsdsl_torch.data import past_skipped
 from vitalsdsl_torch.exits import BrokenOff, Ended
 from vitalsdsl_torch.history import History, Turn
 from vitalsdsl_torch.member import Member
@@ -29,7 +30,8 @@ _REMEMBERED = 10_000
 class Training:
     """The run between two updates, as the rank sees it that decides: what is done here is done on all ranks.
 
-    With `background` the checkpoints that are due are written while training goes on.
+    With `background` the checkpoints that are due are written while training goes on. `planned` is how many steps there
+    are to be, NaN where that is not known; `batches_a_step` how many batches an update takes, by the newest of them.
     """
 
     def __init__(
@@ -41,6 +43,7 @@ class Training:
         progress: Progress,
         rules: Rules | None,
         background: bool,
+        planned: float,
     ) -> None:
         self.member, self.ring, self.history, self.rules = member, ring, history, rules
         self._ranks = ranks
@@ -48,6 +51,9 @@ class Training:
         self._progress = progress
         self._background = background
         self._under_way = ""
+        self.planned = planned
+        self.batches_a_step = 1
+        self._from = 0
         self._positions: deque[tuple[int, int]] = deque(maxlen=_REMEMBERED)
 
     @property
@@ -71,15 +77,10 @@ class Training:
         """Where the data was after a step; where it is now, if that is not known."""
         return next((position for known, position in reversed(self._positions) if known == step), self.position)
 
-    @property
-    def batches_a_step(self) -> int:
-        """How many batches an update takes, by the newest two."""
-        if len(self._positions) < 2:
-            return 1
-        return max(1, self._positions[-1][1] - self._positions[-2][1])
-
     def remember(self, position: int) -> None:
-        """Note where the run is after its newest update."""
+        """Note where the run is after its newest update; from there the data goes past what is passed over."""
+        self.batches_a_step = max(1, position - self._from)
+        self._from = past_skipped(position, self.history.skipped)
         self._positions.append((self.done, position))
         self._write_progress(position)
 
@@ -203,6 +204,7 @@ class Training:
                 logger.warning("vitals: it is of %d ranks, and there are %d: the data of each goes on at batch %d, as one of "
                                "theirs did", one.ranks, self._ranks.count, position)  # fmt: skip
         self._arrived()
+        self.batches_a_step = max(1, round(self._in_model() / step)) if step else 1
         if self.rules is not None:
             self.rules.load(step, text, one.attempt if one is not None else 0)
 
@@ -242,4 +244,13 @@ class Training:
 
     def _arrived(self) -> None:
         self._positions.clear()
-        self._write_progress(self.position)
+        self._from = self.position
+        self._write_progress(self._from)
+
+    def _in_model(self) -> int:
+        """How many batches have been drawn and are not among those that are passed over."""
+        count, at = self._from, 0
+        for first, end in sorted(self.history.skipped):
+            count -= max(0, min(end, self._from) - max(first, at))
+            at = max(at, end)
+        return count

@@ -206,6 +206,10 @@ def test_nothing_is_done_inside_a_step(tmp_path: Path, control: Path) -> None:
         ({"action": "rollback", "params": {"lr_factor": -1}}, "not understood: its lr_factor is no sensible factor"),
         ({"action": "rollback", "params": {"lr_factor": "NaN"}}, "not understood: its lr_factor is no sensible factor"),
         ({"action": "lr_scale"}, "not understood: it says no lr_factor"),
+        (
+            {"action": "rollback", "params": {"skip_batches": "1e999"}},
+            "not understood: its skip_batches is no number of batches",
+        ),
         ({"action": "rollback", "params": 7}, "not understood: its params are no object"),
         ({"action": "rollback", "segment": 0.5}, "not understood: its segment is no whole number"),
         ({"action": "rollback", "trip_step": "Infinity"}, "not understood: its trip_step is no whole number"),
