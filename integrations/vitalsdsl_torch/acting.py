@@ -221,7 +221,7 @@ class Acting:
         before = self._history.factor
         after = self._limits.lowered(before, one.params["lr_factor"])
         self._history.append({"type": "factor", "factor": after, "request": one.id})
-        self._training.scale(after)
+        self._training.scale()
         self._answer(one.id, "done", lr_before=before, lr_after=after)
 
     def _stop(self, one: Asked) -> NoReturn:

@@ -69,8 +69,8 @@ class Guard:
     Checkpoints: one each `every` steps, of which `keep` are kept, and for good one each `milestone` steps. One is
     healthy when `probation` steps later (by default the longest `for` of the policy, 100 at least) no rule has had its
     onset within `margin` steps before it or since. Rollback: to the newest healthy one; the data goes on `skip` steps'
-    batches after the one at which the rule tripped, and for `grace` steps only NaN and infinity are acted on. `limits`
-    bound all that. With `background` a checkpoint that is due is copied to the CPU and written while training goes on.
+    batches after the one at which the rule tripped, and for `grace` steps only NaN and infinity are acted on. Over the
+    first `rewarm` updates the learning rate grows in equal steps to what it is to be. `limits` bound all that. With `background` a checkpoint that is due is copied to the CPU and written while training goes on.
 
     Of several processes (DistributedDataParallel, `fully_shard`) each makes a guard, after `init_process_group`, and calls
     `step` after each update. Rank 0 decides; what it does is done on all at the same step, and what one of them finds
@@ -109,6 +109,7 @@ class Guard:
         margin: int = 100,
         skip: int = 200,
         grace: int = 50,
+        rewarm: int = 0,
         limits: Limits | None = None,
         hold: float | None = None,
         poll: float = 1.0,
@@ -126,6 +127,8 @@ class Guard:
         problem: Exception | None = None
         try:
             _check(allow, data, every=every, keep=keep, milestone=milestone)
+            if rewarm < 0:
+                raise UsageError(f"`rewarm` must be 0 or more, not {rewarm}")
             optimizers = tuple(optimizer) if isinstance(optimizer, (list, tuple)) else (optimizer,)
             named = {"scheduler": scheduler, "scaler": scaler}
             others = {name: value for name, value in named.items() if value is not None} | dict(extra or {})
@@ -162,7 +165,7 @@ class Guard:
                 progress = Progress(root / "progress")
                 self._closing.callback(progress.close)
                 self._training = Training(
-                    self._member, self._ranks, ring, history, progress, rules, background, total_steps
+                    self._member, self._ranks, ring, history, progress, rules, background, total_steps, rewarm
                 )
                 self._acting = Acting(
                     self._training, desk, limits or Limits(), allow,
@@ -298,7 +301,8 @@ class Guard:
 
     @property
     def metrics(self) -> dict[str, float]:
-        """What is worth logging beside the training's own metrics: `vitals/attempt` and `vitals/lr_factor`."""
+        """What is worth logging beside the training's own metrics: `vitals/attempt`, and `vitals/lr_factor` by which the
+        learning rate is multiplied in the next update."""
         return {"vitals/attempt": float(self.attempt), "vitals/lr_factor": self._member.rate.factor}
 
     def health(self, step: int, attempt: int) -> str:

@@ -105,6 +105,15 @@ class History:
         return [(turn.since, turn.position) for turn in self.rollbacks if turn.position > turn.since]
 
     @property
+    def went_back_to(self) -> int | None:
+        """From which step the run has gone on since its newest rollback, None where there was none: the one that it went
+        back to, or an earlier one where a restart could not go on from there."""
+        found = None
+        for turn in self.turns:
+            found = turn.step if turn.is_rollback else min(found, turn.step) if found is not None else None
+        return found
+
+    @property
     def unfinished(self) -> list[Record]:
         """Requests that were begun, and of which a process that ended did not say what became."""
         return [answer for answer in self.answers.values() if answer["state"] not in OVER]

@@ -18,7 +18,7 @@ from vitalsdsl_torch.checkpoint import Checkpoint
 from vitalsdsl_torch.contents import Contents, State
 from vitalsdsl_torch.data import Seekable, past_skipped
 from vitalsdsl_torch.ranks import Ranks
-from vitalsdsl_torch.rate import RateFactor
+from vitalsdsl_torch.rate import Course, RateFactor
 
 logger = logging.getLogger("vitalsdsl")
 
@@ -26,7 +26,7 @@ logger = logging.getLogger("vitalsdsl")
 class Member:
     """What this rank has of a training, and what it does between two updates when all ranks are told to.
 
-    `done` counts the updates that are in the model, `lived` all ever made; `attempt`, `skipped` and the rate's factor
+    `done` counts the updates that are in the model, `lived` all ever made; `attempt`, `skipped` and the rate's course
     are what the first rank's history says. `state` is the checkpoint that was read last, until it is put back.
     """
 
@@ -34,6 +34,7 @@ class Member:
         self.contents, self.data, self.rate = contents, data, rate
         self.done = self.lived = self.attempt = self.detail_until = 0
         self.skipped: list[tuple[int, int]] = []
+        self._course = Course()
         self.state: State | None = None
         self._ranks = ranks
         self._root = root / "checkpoints"
@@ -48,6 +49,7 @@ class Member:
         """One more update is made."""
         self.done += 1
         self.lived += 1
+        self.rate.factor = self._course.at(self.done + 1)
 
     def where(self) -> int:
         return self.position
@@ -62,8 +64,9 @@ class Member:
     def look_closer(self, until: int) -> None:
         self.detail_until = until
 
-    def scale(self, factor: float) -> None:
-        self.rate.factor = factor
+    def scale(self, course: Course) -> None:
+        self._course = course
+        self.rate.factor = course.at(self.done + 1)
 
     # ---------------------------------------------------------------- saving
 
@@ -137,7 +140,7 @@ class Member:
 
     # ---------------------------------------------------------------- going back
 
-    def resume(self, one: Checkpoint | None, step: int, attempt: int, factor: float, skipped: Sequence[tuple[int, int]]) -> None:  # fmt: skip
+    def resume(self, one: Checkpoint | None, step: int, attempt: int, course: Course, skipped: Sequence[tuple[int, int]]) -> None:  # fmt: skip
         """Go on from the checkpoint that was read, its data where it was. Raises UsageError where that cannot be."""
         self.skipped = list(skipped)
         if one is not None and self.state is not None:
@@ -147,7 +150,7 @@ class Member:
                 self.contents.apply(self.state)  # after the data, whose drawing may use the random generators
             except Exception as error:
                 raise UsageError(f"checkpoint {one.id} is not one of this training: it cannot be put back") from error
-        self._arrive(step, attempt, factor)
+        self._arrive(step, attempt, course)
 
     def _place_data(self, one: Checkpoint, saved: State) -> None:
         if self.data is None:
@@ -166,17 +169,17 @@ class Member:
         else:
             self.data.skip_to(position if position is not None else one.position or 0)
 
-    def go_back(self, step: int, attempt: int, factor: float, skipped: Sequence[tuple[int, int]]) -> None:
+    def go_back(self, step: int, attempt: int, course: Course, skipped: Sequence[tuple[int, int]]) -> None:
         """Everything back to the checkpoint that was read but the data, which goes on past all that is skipped."""
         assert self.state is not None
         self.skipped = list(skipped)
         self.pass_over()
         self.contents.apply(self.state)
-        self._arrive(step, attempt, factor)
+        self._arrive(step, attempt, course)
 
-    def _arrive(self, step: int, attempt: int, factor: float) -> None:
-        self.done, self.attempt, self.rate.factor = step, attempt, factor
-        self.state = None
+    def _arrive(self, step: int, attempt: int, course: Course) -> None:
+        self.done, self.attempt, self.state = step, attempt, None
+        self.scale(course)
 
     def pass_over(self) -> None:
         """Where the data is inside a stretch that is passed over for good, go to its end."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import weakref
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
@@ -43,6 +43,25 @@ class _Scaled:
             else:
                 group["lr"] = before
         self._before.clear()
+
+
+class Course(NamedTuple):
+    """What the rate is multiplied by as a run goes on: `factor`, and of the first `steps` updates after step `start` a part
+    of it that grows with each.
+
+    >>> course = Course(0.8, start=100, steps=4)
+    >>> [course.at(update) for update in (101, 102, 103, 104, 105, 999)]
+    [0.2, 0.4, 0.6000000000000001, 0.8, 0.8, 0.8]
+    """
+
+    factor: float = 1.0
+    start: int = 0
+    steps: int = 0
+
+    def at(self, update: int) -> float:
+        """What it is at an update, by its number; before the start what it is at the first one after it."""
+        part = max(1, update - self.start)
+        return self.factor * part / self.steps if part < self.steps else self.factor
 
 
 class RateFactor:

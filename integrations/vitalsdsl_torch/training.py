@@ -18,6 +18,7 @@ from vitalsdsl_torch.history import History, Turn
 from vitalsdsl_torch.member import Member
 from vitalsdsl_torch.progress import Progress, Reached
 from vitalsdsl_torch.ranks import Ranks
+from vitalsdsl_torch.rate import Course
 from vitalsdsl_torch.ring import CORRUPT, Ring
 from vitalsdsl_torch.rules import Rules
 
@@ -31,7 +32,8 @@ class Training:
     """The run between two updates, as the rank sees it that decides: what is done here is done on all ranks.
 
     With `background` the checkpoints that are due are written while training goes on. `planned` is how many steps there
-    are to be, NaN where that is not known; `batches_a_step` how many batches an update takes, by the newest of them.
+    are to be, NaN where that is not known; `batches_a_step` how many batches an update takes, by the newest of them. Over
+    `rewarm` updates after a rollback the learning rate grows to what it is to be.
     """
 
     def __init__(
@@ -44,6 +46,7 @@ class Training:
         rules: Rules | None,
         background: bool,
         planned: float,
+        rewarm: int,
     ) -> None:
         self.member, self.ring, self.history, self.rules = member, ring, history, rules
         self._ranks = ranks
@@ -52,6 +55,7 @@ class Training:
         self._background = background
         self._under_way = ""
         self.planned = planned
+        self._rewarm = rewarm
         self.batches_a_step = 1
         self._from = 0
         self._positions: deque[tuple[int, int]] = deque(maxlen=_REMEMBERED)
@@ -87,9 +91,14 @@ class Training:
     def _write_progress(self, position: int) -> None:
         self._progress.write(Reached(self.history.attempt, self.done, position, self.lived))
 
-    def scale(self, factor: float) -> None:
-        """The learning rate is multiplied by a factor from now on."""
-        self._each("scale", factor)
+    def scale(self) -> None:
+        """The learning rate is multiplied by what the history says, from now on."""
+        self._each("scale", self._course)
+
+    @property
+    def _course(self) -> Course:
+        start = self.history.went_back_to
+        return Course(self.history.factor) if start is None else Course(self.history.factor, start, self._rewarm)
 
     def look_closer(self, until: int) -> None:
         """More is to be measured up to a step."""
@@ -208,8 +217,8 @@ class Training:
         if self.rules is not None:
             self.rules.load(step, text, one.attempt if one is not None else 0)
 
-    def _there(self, step: int) -> tuple[int, int, float, list[tuple[int, int]]]:
-        return step, self.history.attempt, self.history.factor, self.history.skipped
+    def _there(self, step: int) -> tuple[int, int, Course, list[tuple[int, int]]]:
+        return step, self.history.attempt, self._course, self.history.skipped
 
     def _text_read(self) -> str:
         return str(self.member.state["rules"]["text"]) if self.member.state is not None else ""

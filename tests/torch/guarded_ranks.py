@@ -374,3 +374,11 @@ class Stateful(Shelf):
 
 def stateful(folder: str, kind: str, total: int) -> dict[str, Any]:
     return told_of(RankLoop(Path(folder), kind, data=Stateful()).train(total))
+
+
+def rates(folder: str, kind: str, total: int, **options: Any) -> list[float]:
+    """The rate that each update took."""
+    loop, used = RankLoop(Path(folder), kind, **options), []
+    loop.optimizer.register_step_pre_hook(lambda o, *_: used.append(o.param_groups[0]["lr"]))
+    loop.train(total)
+    return used
