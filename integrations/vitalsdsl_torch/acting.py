@@ -64,20 +64,40 @@ class Acting:
     def begin(self) -> None:
         """Say what became of what an earlier process had begun; if the run was paused, wait for a person's word."""
         turns = {turn.request: turn for turn in self._history.rollbacks}
-        for record in self._history.unfinished:
-            turn = turns.get(record["id"])
+        for id_ in self._history.unfinished:
+            turn = turns.get(id_)
             if turn is not None:
-                self._answer(record["id"], "done", "finished by the process that was started next", checkpoint=turn.checkpoint,
+                self._answer(id_, "done", "finished by the process that was started next", checkpoint=turn.checkpoint,
                              restored_step=turn.step, segment=turn.attempt, data_pos_after=turn.position)  # fmt: skip
-            elif record["id"] in self._history.carried_out:
-                self._answer(record["id"], "done", "finished by the process that was started next")
-            else:
-                self._answer(record["id"], "failed", "the process ended before it was done")
+            elif id_ in self._history.carried_out:
+                self._answer(id_, "done", "finished by the process that was started next")
+            elif not self._is_taken_up(id_):
+                self._answer(id_, "failed", "the process ended before it was done")
         if self._history.is_paused:
             if self._desk.channel is None:
                 self._history.note({"type": "resumed", "request": ""})  # starting it again is the person's word
             else:
                 self._wait()
+
+    def _is_taken_up(self, id_: str) -> bool:
+        """Whether a request that an earlier process did not come to the end of is done at the next boundary: once more
+        only, in case it was this that ended the process.
+
+        One that lies in the channel is heard there again. One of the policy's own is, where its rule has tripped on the
+        way to the checkpoint from which the run goes on, and so will not do so again.
+        """
+        history, rules = self._history, self._training.rules
+        if history.begun[id_] > 1:
+            return False
+        request = history.asked.get(id_)
+        if request is None:
+            return self._desk.channel is not None
+        one = understood(request)
+        tripped = self._training.done if one.trip_step is None else one.trip_step
+        if rules is None or tripped > self._training.done or not rules.is_firing(one.rule):
+            return False
+        self._desk.inbox.put({**request, "segment": history.attempt, "expires_at": None})
+        return True
 
     # ---------------------------------------------------------------- at a step boundary
 
@@ -112,6 +132,8 @@ class Acting:
             except (ValueError, KeyError, TypeError) as error:
                 self._answer(id_, "rejected", f"not understood: {error}")
                 continue
+            if one.is_ours and id_ not in self._history.asked:
+                self._history.note({"type": "asked", "request": request})
             refusal = self._refusal(one)
             if not one.is_ours and one.rule and one.segment == self._history.attempt:
                 self._heard_of(one)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import os
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -65,7 +66,8 @@ class Incident:
 class History:
     """The requests that were answered, the turns of the run, the marks on its checkpoints, its incidents.
 
-    `carried_out` are the requests whose effect stands in it, whatever was answered; `version` changes with each record.
+    `asked` are the requests of the run's own policy, `begun` how often each was begun, `carried_out` those whose effect
+    stands in it, whatever was answered; `version` changes with each record.
 
     One JSON line each, on disk before anything is done about it. A line that was cut off is passed over: what it should
     have said had not been begun. `append` raises OSError where the disk takes nothing; `note` only says so.
@@ -74,6 +76,8 @@ class History:
     def __init__(self, path: Path) -> None:
         self.attempt = 0
         self.factor = 1.0
+        self.asked: dict[str, Record] = {}
+        self.begun: Counter[str] = Counter()
         self.answers: dict[str, Record] = {}
         self.turns: list[Turn] = []
         self.marks: dict[str, str] = {}
@@ -114,9 +118,10 @@ class History:
         return found
 
     @property
-    def unfinished(self) -> list[Record]:
-        """Requests that were begun, and of which a process that ended did not say what became."""
-        return [answer for answer in self.answers.values() if answer["state"] not in OVER]
+    def unfinished(self) -> list[str]:
+        """Requests of which a process that ended did not say what became."""
+        known = [*self.asked, *(id_ for id_ in self.answers if id_ not in self.asked)]
+        return [id_ for id_ in known if id_ not in self.answers or self.answers[id_]["state"] not in OVER]
 
     def is_on_line(self, attempt: int, step: int) -> bool:
         """Whether the state after a step of an attempt is one that led to the present: no turn went back behind it."""
@@ -124,7 +129,7 @@ class History:
 
     def append(self, record: Record) -> None:
         """Write a record down to the disk and take it in. Raises OSError; then nothing is taken in."""
-        data = json.dumps(record, ensure_ascii=False).encode("utf-8", "backslashreplace") + b"\n"
+        data = json.dumps(record, ensure_ascii=False, default=str).encode("utf-8", "backslashreplace") + b"\n"
         rest = b"\n" + data if self._torn else data
         while rest:
             written = os.write(self._file, rest)
@@ -158,8 +163,11 @@ class History:
         self.version += 1
         if kind in ("turn", "factor", "paused", "resumed"):
             self.carried_out.add(record["request"])
-        if kind == "answer":
+        if kind == "asked":
+            self.asked[record["request"]["id"]] = record["request"]
+        elif kind == "answer":
             self.answers[record["id"]] = record
+            self.begun[record["id"]] += record["state"] == "executing"
         elif kind == "turn":
             # What older versions have written says less.
             fields = {name: record[name] for name in Turn.__dataclass_fields__ if name in record}

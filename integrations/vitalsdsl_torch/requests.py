@@ -119,8 +119,12 @@ class Inbox(Port):
         self._changed = threading.Condition()
 
     def request(self, request: Request) -> None:
+        self.put({**request.as_dict(), OURS: True})
+
+    def put(self, request: Mapping[str, Any]) -> None:
+        """The same, of one that was written down."""
         with self._changed:
-            self._waiting.append({**request.as_dict(), OURS: True})
+            self._waiting.append(request)
             self._changed.notify_all()
 
     def taken(self, expected: int, timeout: float) -> list[Mapping[str, Any]]:

@@ -156,6 +156,7 @@ class Training:
             logger.warning("vitals: no checkpoint %s: %s", what, error.strerror or error)
         else:
             self.ring.add(saved)
+            self.ring.settle(self.done)  # it may have been written for longer than its probation lasts
 
     def _of_now(self) -> Checkpoint | None:
         for one in self.ring.all:

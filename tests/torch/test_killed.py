@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import multiprocessing
 import random
 import sys
@@ -10,8 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from killed_training import BAD, STEPS, train
-from training_loops import BATCHES, history
+from killed_training import check, train
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="processes are killed by a signal")
 
@@ -38,28 +36,13 @@ def run(processes: Any, folder: Path, kill_at: int | None = None, kill_after: fl
     return bool(process.exitcode == -9)
 
 
-def check(folder: Path) -> None:
-    told = json.loads((folder / "run" / "told.json").read_text("utf-8"))
-    out = {batch for first, end in told["skipped"] for batch in range(first, end)}
-    # No batch is in the model twice, and none is missing that the account does not name.
-    assert told["seen"] == [int(batch < told["position"] and batch not in out) for batch in range(BATCHES)]
-    assert told["done"] == STEPS == sum(told["seen"])
-    assert not any(told["seen"][batch] for window in BAD for batch in window)
-    # One rollback for each bad window, however often the process ended within it.
-    turns = [record for record in history(folder / "run") if record["type"] == "turn" and record["ladder"]]
-    assert len(turns) == len(BAD) == len({record["request"] for record in turns})
-    answered = {r["id"]: r["state"] for r in history(folder / "run") if r["type"] == "answer"}
-    assert all(answered[record["request"]] == "done" for record in turns)
-    assert "executing" not in answered.values()
-
-
 @pytest.mark.parametrize("seed", range(3))
 def test_killed_at_random_steps_of_saving_and_going_back(processes: Any, tmp_path: Path, seed: int) -> None:
     draw = random.Random(seed)
     kills = sum(run(processes, tmp_path, kill_at=draw.randrange(1, 60)) for _ in range(8))
     run(processes, tmp_path)
     assert kills >= 6
-    check(tmp_path)
+    check(tmp_path / "run")
 
 
 def test_killed_at_random_moments(processes: Any, tmp_path: Path) -> None:
@@ -67,4 +50,4 @@ def test_killed_at_random_moments(processes: Any, tmp_path: Path) -> None:
     kills = sum(run(processes, tmp_path, kill_after=draw.uniform(0.1, 0.9)) for _ in range(8))
     run(processes, tmp_path)
     assert kills >= 4
-    check(tmp_path)
+    check(tmp_path / "run")

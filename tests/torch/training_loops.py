@@ -78,8 +78,13 @@ class Loop:
             scheduler=self.scheduler, data=self.data, run="small", **{**SMALL, "allow": ("pause", "rollback"), **options},
         )  # fmt: skip
 
-    def train(self, total: int, before: Callable[[int], None] = lambda step: None) -> Loop:
-        """To a step, calling `before` while each is under way."""
+    def train(
+        self,
+        total: int,
+        before: Callable[[int], None] = lambda step: None,
+        also: Callable[[int], dict[str, float]] = lambda batch: {},
+    ) -> Loop:
+        """To a step, calling `before` while each is under way; `also` gives more metrics of a batch."""
         for step in self.guard.steps(total):
             batch = next(self.data)
             self.model(batch).backward()
@@ -87,7 +92,7 @@ class Loop:
             self.scheduler.step()
             self.optimizer.zero_grad()
             before(step)
-            self.guard.step({"loss": 10.0 if batch in self.bad else 1.0})
+            self.guard.step({"loss": 10.0 if batch in self.bad else 1.0, **also(batch)})
         return self
 
     @property
