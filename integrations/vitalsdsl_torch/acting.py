@@ -135,7 +135,7 @@ class Acting:
             if one.is_ours and id_ not in self._history.asked:
                 self._history.note({"type": "asked", "request": request})
             refusal = self._refusal(one)
-            if not one.is_ours and one.rule and one.segment == self._history.attempt:
+            if not one.is_ours and one.rule and one.segment is not None and not self._is_stale(one):
                 self._heard_of(one)
             if refusal:
                 self._answer(one.id, "rejected", refusal)
@@ -156,9 +156,8 @@ class Acting:
         self._training.ring.settle(self._training.done)
 
     def _refusal(self, one: Asked) -> str:
-        attempt = self._history.attempt
-        if one.segment is not None and one.segment != attempt:
-            return f"stale_segment: it is about attempt {one.segment}, and this is {attempt}"
+        if self._is_stale(one):
+            return f"stale_segment: it is about attempt {one.segment}, and this is {self._history.attempt}"
         if one.expires_at < time.time():
             return "expired"
         if one.action == "resume":
@@ -169,6 +168,15 @@ class Acting:
         if self._dry:
             return f"dry run: {self._would(one)}"
         return ""
+
+    def _is_stale(self, one: Asked) -> bool:
+        """Whether it is about what is no more: the run has gone back since, or has lost the step in a restart."""
+        if one.segment is None or one.segment == self._history.attempt:
+            return False
+        since = [turn for turn in self._history.turns if turn.attempt > one.segment]
+        return not since or any(
+            turn.is_rollback or one.trip_step is None or one.trip_step > turn.step for turn in since
+        )
 
     def _would(self, one: Asked) -> str:
         if one.action != "rollback" or one.action not in self._allow:

@@ -14,6 +14,7 @@
 - a request made again: test_guard.test_a_request_is_done_once_however_often_and_by_however_many_it_is_made
 - a late request: test_going_back.test_an_alarm_about_what_was_taken_back_is_stale
 - requests in another order: test_going_back.test_order_is_by_segment_and_not_by_clocks
+- ... about steps that a restart has kept, or lost: test_failure_cases.test_an_alarm_about_what_a_restart_has_kept_is_none_too_late
 - a resume before its pause: test_failure_cases.test_a_word_to_go_on_that_comes_before_the_pause_does_not_end_it
 - two watchers: test_going_back.test_two_watchers_of_one_policy_have_it_done_once
 - clocks that differ: test_going_back.test_order_is_by_segment_and_not_by_clocks
@@ -144,6 +145,27 @@ def test_what_waits_for_the_end_of_a_grace_period_outlives_the_process(tmp_path:
     assert again.guard.done == 84
     again.train(150)
     assert [turn["trip_step"] for turn in again.said("turn")] == [108, 83]
+
+
+@pytest.mark.parametrize("tripped, said", [(35, ""), (45, "stale_segment: it is about attempt 0, and this is 1")])
+def test_an_alarm_about_what_a_restart_has_kept_is_none_too_late(
+    tmp_path: Path, control: Path, tripped: int, said: str
+) -> None:
+    """The process ends in step 50, and goes on after 40, before a watcher far behind has come so far."""
+    first = Loop(tmp_path / "run")
+    steps = iter(first.guard.steps(100))
+    for _ in range(50):
+        next(steps)
+        first.model(next(first.data)).backward()
+        first.optimizer.step()
+        first.guard.step({"loss": 1.0})
+    first.guard._lock.close()
+    late = request("rollback", rule="hot", segment=0, trip_step=tripped, onset=tripped)
+    loop = Loop(tmp_path / "run", control=control, poll=0.0)
+    assert (loop.guard.attempt, loop.guard.done) == (1, 40)
+    loop.train(70, lambda step: channel(control).ask(late) if step == 55 else None)
+    assert answers(control)[late["id"]][1] == said and loop.guard.attempt == (1 if said else 2)
+    account(loop)
 
 
 def test_a_word_to_go_on_that_comes_before_the_pause_does_not_end_it(tmp_path: Path, control: Path) -> None:
