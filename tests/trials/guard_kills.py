@@ -92,7 +92,7 @@ def killed(folder: Path, kind: str, dice: random.Random) -> Row:
 
 def killed_ranks(folder: Path, dice: random.Random) -> Row:
     """The same with two ranks; the first one's writes are many more."""
-    play: dict[str, Any] = {"folder": str(folder), "kind": "ddp", "total": 150, "bad": range(65, 70), "every": 5}
+    play: dict[str, Any] = {"folder": str(folder), "kind": "ddp", "total": 300, "bad": range(65, 70), "every": 5}
     row: Row = collections.Counter()
     while row["killed"] < KILLS_OF_RANKS:
         rank = row["killed"] % 2
