@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import re
 import shutil
 import time
 from collections.abc import Mapping
@@ -19,6 +20,8 @@ COMPLETE = "COMPLETE"
 MANIFEST = "manifest.json"
 SHARDS = "shards"
 _UNDER_WAY = ".writing-"
+_NAME = re.compile(r"step-(\d{8,})-(\d+)")
+"""What a checkpoint is called, by step and attempt. Whatever else lies there, `step-1000` too, is somebody else's."""
 
 
 @dataclass(frozen=True)
@@ -133,16 +136,18 @@ def found(root: Path) -> list[Checkpoint]:
     """The checkpoints of a folder that are complete, in the order of attempt and step."""
     out = []
     for folder in root.glob("step-*"):
-        if (folder / COMPLETE).exists():
+        if _NAME.fullmatch(folder.name) and (folder / COMPLETE).exists():
             with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
                 out.append(read(root, folder.name))
     return sorted(out, key=lambda c: (c.attempt, c.step))
 
 
 def sweep(root: Path) -> None:
-    """Remove what an earlier process did not finish writing, or removing."""
-    for folder in [*root.glob(f"{_UNDER_WAY}*"), *root.glob("step-*")]:
-        if folder.is_dir() and (folder.name.startswith(_UNDER_WAY) or not (folder / COMPLETE).exists()):
+    """Remove what an earlier process did not finish writing, or removing; nothing else that lies there."""
+    for folder in root.glob("*step-*"):
+        is_begun = folder.name.startswith(_UNDER_WAY) and _NAME.fullmatch(folder.name.removeprefix(_UNDER_WAY))
+        is_going = _NAME.fullmatch(folder.name) and not (folder / COMPLETE).exists()
+        if folder.is_dir() and (is_begun or is_going):
             shutil.rmtree(folder, ignore_errors=True)
 
 
