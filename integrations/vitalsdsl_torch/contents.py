@@ -28,20 +28,36 @@ class Contents:
     """Model, optimizers, and whatever else has a state, together with the random generators of the process.
 
     `others` are by name. The state of a model that is wrapped, by DistributedDataParallel or a compiler, is that of the
-    model inside. Raises UsageError where one of the others has a state that is more than tensors and plain data: such
-    a file could not be read without running what stands in it.
+    model inside. Raises UsageError for what could not be saved and put back: a state that is more than tensors and
+    plain data (such a file could not be read without running what stands in it), a model that leaves parameters out of its
+    own, an optimizer that takes no hooks.
     """
 
     def __init__(self, model: Any, optimizers: Sequence[Any], others: Mapping[str, Stateful]) -> None:
+        if not isinstance(model, torch.nn.Module):
+            raise UsageError(f"the model is a {type_name(model)}: several go into one torch.nn.ModuleDict")
         if any(type_name(module) == "FullyShardedDataParallel" for module in model.modules()):
             raise UsageError("a guard takes models that are sharded by `fully_shard`, not FullyShardedDataParallel")
         self.model = _unwrapped(model)
         self.optimizers = tuple(optimizers)
         self._others = dict(others)
-        self.parameters: dict[str, Any] = dict(self.model.named_parameters(remove_duplicate=False))
+        # By the names of the state, which differ from those of `named_parameters` within a checkpointed block.
+        state = self.model.state_dict(keep_vars=True)
+        self.parameters: dict[str, Any] = {n: v for n, v in state.items() if isinstance(v, torch.nn.Parameter)}
         self._names = {id(parameter): name for name, parameter in reversed(self.parameters.items())}
+        for name, parameter in self.model.named_parameters():
+            if id(parameter) not in self._names:
+                raise UsageError(f"the model's state_dict lacks `{name}`: it could not be put back")
+        _check_plain("the model", _without_tensors(state))
+        if not self.optimizers:
+            raise UsageError("a guard takes an optimizer, or several in a list")
+        for optimizer in self.optimizers:
+            _check_hooks(optimizer)
+            _check_plain("the optimizer", _without_tensors(optimizer.state_dict()))
         for name, other in self._others.items():
-            _check_plain(name, other)
+            if not (hasattr(other, "state_dict") and hasattr(other, "load_state_dict")):
+                raise UsageError(f"`{name}` has no state_dict and load_state_dict: it cannot be part of a checkpoint")
+            _check_plain(f"`{name}`", other.state_dict())
 
     @property
     def shape(self) -> list[str]:
@@ -53,7 +69,11 @@ class Contents:
         return {
             "model": dict(self.model.state_dict()),
             "optimizer": {str(at): o.state_dict() for at, o in enumerate(self.optimizers)},
-            "rest": {"others": {n: o.state_dict() for n, o in self._others.items()}, "random": _random_state()},
+            "rest": {
+                "others": {n: o.state_dict() for n, o in self._others.items()},
+                "optimizers": list(map(type_name, self.optimizers)),
+                "random": _random_state(),
+            },
         }
 
     def parameter_names(self, optimizer: Any) -> list[str]:
@@ -72,6 +92,13 @@ class Contents:
                 return f"`{name}` is {_shape(theirs[name])} in the checkpoint and {_shape(tensor)} in the model"
         if len(state["optimizer"]) != len(self.optimizers):
             return f"it holds {len(state['optimizer'])} optimizers, and there are {len(self.optimizers)}"
+        for at, optimizer in enumerate(self.optimizers):
+            held, saved = _sizes(optimizer.param_groups), _sizes(state["optimizer"][str(at)]["param_groups"])
+            if held != saved:
+                return f"the groups of {type_name(optimizer)} hold {held} parameters, and in the checkpoint {saved}"
+        kinds = list(map(type_name, self.optimizers))
+        if (said := state["rest"].get("optimizers", kinds)) != kinds:
+            return f"it is of {', '.join(said)}, and the training has {', '.join(kinds)}"
         if state["rest"]["others"].keys() != self._others.keys():
             odd = sorted(state["rest"]["others"].keys() ^ self._others.keys())
             return f"only one of the two has: {', '.join(odd)}"
@@ -81,7 +108,7 @@ class Contents:
         """Why a state is not worth going back to; nothing where it is. Buffers may be infinite, parameters not. Of a
         sharded parameter this rank's part is looked at."""
         for name in sorted(self.parameters):
-            if not torch.isfinite(local(state["model"][name]).float()).all():
+            if not _is_finite(local(state["model"][name])):
                 return f"`{name}` is not finite"
         return ""
 
@@ -123,16 +150,51 @@ def _unwrapped(model: Any) -> Any:
             return model
 
 
-def _check_plain(name: str, other: Stateful) -> None:
-    if not (hasattr(other, "state_dict") and hasattr(other, "load_state_dict")):
-        raise UsageError(f"`{name}` has no state_dict and load_state_dict: it cannot be part of a checkpoint")
+def _check_plain(whose: str, state: Any) -> None:
+    if not is_plain(state):
+        raise UsageError(f"the state_dict of {whose} holds more than tensors and plain data")
+
+
+def is_plain(state: Any) -> bool:
+    """Whether a state can be read again without running what stands in it: it is tensors and plain data."""
     buffer = io.BytesIO()
     try:
-        torch.save(other.state_dict(), buffer)
+        torch.save(state, buffer)
         buffer.seek(0)
         torch.load(buffer, weights_only=True)
-    except Exception as error:
-        raise UsageError(f"the state_dict of `{name}` holds more than tensors and plain data") from error
+    except Exception:  # whatever torch raises of it
+        return False
+    return True
+
+
+def _without_tensors(state: Any) -> Any:
+    """What is to be looked at of a large state: tensors can always be read."""
+    if isinstance(state, Mapping):
+        return {key: _without_tensors(value) for key, value in state.items() if not isinstance(value, torch.Tensor)}
+    if type(state) in (list, tuple):
+        return [_without_tensors(value) for value in state if not isinstance(value, torch.Tensor)]
+    return state
+
+
+def _check_hooks(optimizer: Any) -> None:
+    """Some that a library has wrapped look like optimizers, and are none inside."""
+    try:
+        optimizer.register_step_pre_hook(_nothing).remove()
+    except AttributeError:
+        raise UsageError(f"a {type_name(optimizer)} takes no hooks: give the torch optimizer that is inside") from None
+
+
+def _nothing(*_: Any) -> None:
+    """A hook to be taken off again."""
+
+
+def _sizes(groups: Sequence[Mapping[str, Any]]) -> list[int]:
+    return [len(group["params"]) for group in groups]
+
+
+def _is_finite(tensor: Any) -> bool:
+    # Types of a byte are not known to `isfinite`; wider than float32 the others must not be cut to it.
+    return bool(torch.isfinite(tensor.float() if tensor.itemsize == 1 else tensor).all())
 
 
 def _shape(tensor: Any) -> str:

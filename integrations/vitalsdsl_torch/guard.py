@@ -6,6 +6,7 @@ import contextlib
 import inspect
 import logging
 import math
+import numbers
 import os
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -126,12 +127,16 @@ class Guard:
         self.run = run or root.name
         problem: Exception | None = None
         try:
-            _check(allow, data, every=every, keep=keep, milestone=milestone)
-            if rewarm < 0:
-                raise UsageError(f"`rewarm` must be 0 or more, not {rewarm}")
+            _check(allow, data)
+            _check_numbers(numbers.Integral, every=every, keep=keep, milestone=milestone)
+            _check_numbers(
+                numbers.Integral, 0,
+                margin=margin, skip=skip, grace=grace, rewarm=rewarm, start=start, probation=probation or 0,
+            )  # fmt: skip
+            _check_numbers(numbers.Real, 0, poll=poll, hold=hold or 0)
             optimizers = tuple(optimizer) if isinstance(optimizer, (list, tuple)) else (optimizer,)
             named = {"scheduler": scheduler, "scaler": scaler}
-            others = {name: value for name, value in named.items() if value is not None} | dict(extra or {})
+            others = _together({name: value for name, value in named.items() if value is not None}, extra or {})
             contents = Contents(model, optimizers, others)
             self._member = Member(contents, data, RateFactor(optimizers), self._ranks, root)
             self._closing.callback(_see_to, self._member.settle)
@@ -172,7 +177,7 @@ class Guard:
                     dry_run=dry_run, skip=skip, grace=grace, hold=hold, poll=min(poll, rank_timeout / 3), leave=self.close,
                 )  # fmt: skip
         except Exception as error:
-            problem = error
+            problem = _told(error, root)
         self._begin(problem, root, start)
 
     def _begin(self, problem: Exception | None, root: Path, start: int) -> None:
@@ -184,7 +189,7 @@ class Guard:
             except Switched:
                 pass  # why, says the rank on which it failed
             except Exception as error:
-                problem = error
+                problem = _told(error, root)
             self._ranks.agree(problem)
         except BaseException:
             self.close()
@@ -346,16 +351,41 @@ def check_options(who: str, options: Collection[str]) -> None:
             raise UsageError(f"{who} has no argument `{name}`; it has {', '.join(sorted(known))}")
 
 
-def _check(allow: Collection[str], data: Any, **counts: int) -> None:
+def _told(error: Exception, root: Path) -> Exception:
+    """What is raised at the start: of a folder that cannot be used one line says so."""
+    if not isinstance(error, OSError):
+        return error
+    where = error.filename or root
+    told = UsageError(f"a guard cannot keep its files in {root}: {where}: {error.strerror or error}")
+    told.__cause__ = error
+    return told
+
+
+def _together(named: Mapping[str, Stateful], extra: Mapping[str, Stateful]) -> dict[str, Stateful]:
+    """All that has a state, by name. Raises UsageError where one would take the place of another."""
+    if not isinstance(extra, Mapping):
+        raise UsageError(f"`extra` is objects by name, such as {{'ema': averaged}}, not a {type(extra).__name__}")
+    for name in named.keys() & extra.keys():
+        raise UsageError(f"`extra` has a `{name}`, and the guard was given one already")
+    return {**named, **extra}
+
+
+def _check_numbers(kind: Any, least: int = 1, **given: Any) -> None:
+    for name, number in given.items():
+        if not isinstance(number, kind) or isinstance(number, bool) or not number >= least:
+            whole = ", a whole number" * (kind is numbers.Integral)
+            raise UsageError(f"`{name}` must be {least} or more{whole}, not {number!r}")
+
+
+def _check(allow: Collection[str], data: Any) -> None:
+    if allow is None:
+        raise UsageError("`allow` takes the actions that are allowed, () for none, not None")
     words = [allow] if isinstance(allow, str) else list(allow)
     for word in words:
         if word not in ACTIONS or isinstance(allow, str):
             raise UsageError(
                 f"`allow` takes some of {', '.join(ACTIONS)}, not {word!r}" + " alone" * isinstance(allow, str)
             )
-    for name, number in counts.items():
-        if number < 1:
-            raise UsageError(f"`{name}` must be 1 or more, not {number}")
     if data is not None and not isinstance(data, Seekable):
         raise UsageError("`data` needs `position` and `skip_to`: wrap a loader as vitalsdsl_torch.Batches(loader)")
 

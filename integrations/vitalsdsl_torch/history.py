@@ -92,8 +92,10 @@ class History:
         is_new = not path.exists()
         data = b"" if is_new else path.read_bytes()
         self._torn = bool(data) and not data.endswith(b"\n")
-        for line in data.splitlines():
-            self._read(line)
+        damaged = sum(not self._read(line) for line in data.splitlines())
+        if damaged:
+            lines = "a damaged line" if damaged == 1 else f"{damaged} damaged lines"
+            logger.warning("vitals: %s of %s passed over", lines, f"{path} {'is' if damaged == 1 else 'are'}")
         self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
         if is_new:
             sync(path.parent)
@@ -151,12 +153,13 @@ class History:
     def close(self) -> None:
         os.close(self._file)
 
-    def _read(self, line: bytes) -> None:
+    def _read(self, line: bytes) -> bool:
+        """Take in a line; whether it is one of ours."""
         try:
-            record = json.loads(line)
-            self._apply(record)
+            self._apply(json.loads(line))
         except (ValueError, KeyError, TypeError, AttributeError):
-            logger.warning("vitals: a damaged line of %s is passed over", self._path)
+            return False
+        return True
 
     def _apply(self, record: Record) -> None:
         kind = record["type"]
@@ -166,7 +169,7 @@ class History:
         if kind == "asked":
             self.asked[record["request"]["id"]] = record["request"]
         elif kind == "answer":
-            self.answers[record["id"]] = record
+            self.answers[record["id"]] = {"state": record["state"], **record}
             self.begun[record["id"]] += record["state"] == "executing"
         elif kind == "turn":
             # What older versions have written says less.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import io
 import logging
 from collections.abc import Iterator
 from typing import Any
@@ -14,6 +13,7 @@ from lightning.pytorch.loops.fetchers import _DataLoaderIterDataFetcher
 from lightning.pytorch.utilities.seed import isolate_rng
 
 from vitalsdsl.errors import UsageError
+from vitalsdsl_torch.contents import is_plain
 
 logger = logging.getLogger("vitalsdsl")
 
@@ -181,7 +181,7 @@ class Counters:
             "manual": loop.manual_optimization.optim_step_progress.state_dict(),
             "schedulers": loop.scheduler_progress.state_dict(),
             "stepped": loop._batches_that_stepped,
-            "callbacks": {key: state for key, state in states.items() if state and _is_plain(state)},
+            "callbacks": {key: state for key, state in states.items() if state and is_plain(state)},
         }
 
     def load_state_dict(self, saved: dict[str, Any]) -> None:
@@ -195,15 +195,3 @@ class Counters:
             state = saved["callbacks"].get(one.state_key)
             if state is not None and not (self.is_under_way and isinstance(one, Checkpoint)):
                 one.load_state_dict(state)
-
-
-def _is_plain(state: Any) -> bool:
-    """Whether a state can be kept in a checkpoint that holds tensors and plain data only."""
-    buffer = io.BytesIO()
-    try:
-        torch.save(state, buffer)
-        buffer.seek(0)
-        torch.load(buffer, weights_only=True)
-    except Exception:  # whatever torch raises of it
-        return False
-    return True
