@@ -72,7 +72,7 @@ class Contents:
             "rest": {
                 "others": {n: o.state_dict() for n, o in self._others.items()},
                 "optimizers": list(map(type_name, self.optimizers)),
-                "random": _random_state(),
+                "random": random_state(),
             },
         }
 
@@ -123,7 +123,7 @@ class Contents:
         for name, other in self._others.items():
             other.load_state_dict(state["rest"]["others"][name])
         if state["rest"]["random"]:
-            _set_random(state["rest"]["random"])
+            set_random(state["rest"]["random"])
 
 
 def local(tensor: Any) -> Any:
@@ -201,7 +201,8 @@ def _shape(tensor: Any) -> str:
     return "x".join(map(str, tensor.shape)) or "a number"
 
 
-def _random_state() -> State:
+def random_state() -> State:
+    """The random generators of the process: Python's, NumPy's, torch's."""
     kind, keys, *rest = np.random.get_state()
     return {
         "python": random.getstate(),
@@ -211,7 +212,8 @@ def _random_state() -> State:
     }
 
 
-def _set_random(state: State) -> None:
+def set_random(state: State) -> None:
+    """Have them draw on from a state."""
     version, inner, gauss = state["python"]
     random.setstate((version, tuple(inner), gauss))
     kind, keys, *rest = state["numpy"]

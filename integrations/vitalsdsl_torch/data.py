@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import logging
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Protocol, runtime_checkable
 
 from vitalsdsl.errors import UsageError
+from vitalsdsl_torch.contents import random_state, set_random
 
 logger = logging.getLogger("vitalsdsl")
 
@@ -28,8 +30,9 @@ class Batches:
     At the end of the iterable it begins the next epoch (telling its `sampler` by `set_epoch`, where that can be told),
     for `epochs` rounds or, by default, for as long as it is asked. An iterable with `state_dict` and
     `load_state_dict` goes on from its own state when a process is restarted; any other is drawn, and dropped, up to
-    where it was: it has to give the same batches in the same order then, by a seed of its own. So are batches that are
-    passed over; how many is said each time, since it takes the loader's time.
+    where it was. Its epoch is begun with the random state that it was begun with, so that `DataLoader(shuffle=True)`
+    gives the same order; what shuffles in another way has to do so by a seed of its own. Batches that are passed over are
+    drawn and dropped as well; how many is said each time, since it takes the loader's time.
 
     >>> data = Batches("abcd")
     >>> next(data), next(data), data.position
@@ -46,6 +49,9 @@ class Batches:
         self._in_epoch = 0
         self.epoch = 0
         self._position = 0
+        self._begun_with: Any = None
+        self._again: Any = None
+        """An epoch that another process had begun, and the random state with which it was."""
 
     @property
     def position(self) -> int:
@@ -77,7 +83,19 @@ class Batches:
         tell = getattr(getattr(self._loader, "sampler", None), "set_epoch", None)
         if tell is not None:
             tell(self.epoch)
-        return iter(self._loader)
+        if hasattr(self._loader, "state_dict"):
+            return iter(self._loader)
+        self._begun_with = random_state()
+        if self._again is None or self._again[0] != self.epoch:
+            return iter(self._loader)
+        now, (_, self._begun_with), self._again = self._begun_with, self._again, None
+        set_random(self._begun_with)
+        try:
+            batches = iter(self._loader)
+            first = list(itertools.islice(batches, 1))  # many a sampler draws its order only now
+        finally:
+            set_random(now)
+        return itertools.chain(first, batches)
 
     def skip_to(self, position: int) -> None:
         """Go on to a later position by drawing what lies between and dropping it. Raises UsageError backwards."""
@@ -92,12 +110,14 @@ class Batches:
     def state_dict(self) -> dict[str, Any]:
         own = getattr(self._loader, "state_dict", None)
         where = {"position": self._position, "epoch": self.epoch, "in_epoch": self._in_epoch}
-        return {**where, "loader": own() if own is not None else None}
+        return {**where, "loader": own() if own is not None else None, "random": self._begun_with}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Go on where another process was. A loader that has no state of its own is drawn up to there."""
         take = getattr(self._loader, "load_state_dict", None)
         if take is None or state["loader"] is None:
+            if state.get("random") is not None:
+                self._again = state["epoch"], state["random"]
             self.skip_to(state["position"])
             return
         take(state["loader"])
