@@ -109,7 +109,7 @@ class Vitals(Shows):
         self._guard: Follows | None = None
         self._splits: tuple[Split, ...] = ()
         self._parameters: tuple[Parameter, ...] = ()
-        self._held = -1
+        self._held: list[int] = []
         self._found_before: list[Tensor] = []
         self._said: set[str] = set()
         self._begin(1)
@@ -213,7 +213,7 @@ class Vitals(Shows):
         self._guard = guard
 
     def loader(self, batches: Iterable[Batch]) -> Iterable[Batch]:
-        """The same batches; the time that is spent in waiting for each counts as `data_time`."""
+        """The same batches, a loader or a guard's data; the time spent in waiting for each counts as `data_time`."""
         self._tally.has_loader = True
         return Timed(batches, self._tally)
 
@@ -253,7 +253,9 @@ class Vitals(Shows):
 
     def _refresh(self) -> None:
         """Know the parameters anew where some joined the optimizer, or were frozen or thawed, since the last step."""
-        held = sum(one.requires_grad for group in self._watched.optimizer.param_groups for one in group["params"])
+        held = [
+            id(one) for group in self._watched.optimizer.param_groups for one in group["params"] if one.requires_grad
+        ]
         if held != self._held:
             self._held = held
             self._parameters = trained(self._watched.model, self._watched.optimizer)

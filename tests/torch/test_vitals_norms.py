@@ -84,6 +84,41 @@ def test_shares_add_up_to_one_and_are_those_of_the_squares(case: str) -> None:
     assert f"grad_share/last{size}" in shares
 
 
+def test_a_complex_weight_is_measured_and_clipped_as_its_two_parts() -> None:
+    """Fourier layers have complex weights: everything is as if real and imaginary parts were weights of their own."""
+
+    def trained(is_complex: bool, clipping: str) -> tuple[Any, list[dict[str, float]]]:
+        start = torch.randn(6, 2, generator=torch.Generator().manual_seed(0))
+        weight = nn.Parameter(torch.view_as_complex(start.clone()) if is_complex else start.clone())
+        model = nn.ParameterList([weight])
+        optimizer = torch.optim.Adam([weight], lr=0.01)
+        each = dict.fromkeys(("updates", "grad_zeros", "grad_groups", "adam_ratio", "adam_spread", "param_norm"), 1)
+        vitals = Vitals(model, optimizer, log_every=1, every=each) if clipping == "vitals" else None
+        found = []
+        for step in range(1, 5):
+            parts = torch.view_as_real(weight) if is_complex else weight
+            (parts[1:].pow(2).sum() * step).backward()
+            (vitals or nn.utils).clip_grad_norm_(*([] if vitals else [[weight]]), 2.0)
+            optimizer.step()
+            if vitals is not None:
+                found.append(vitals.step())
+            optimizer.zero_grad()
+        return parts.detach(), [
+            {k: v for k, v in one.items() if "/overhead" not in k and "time" not in k} for one in found
+        ]
+
+    weights, found = trained(True, "vitals")
+    plain, expected = trained(False, "vitals")
+    assert torch.allclose(weights, plain) and torch.allclose(weights, trained(True, "torch")[0])
+    for one, other in zip(found, expected):
+        memory = {name for name in other if name.startswith("mem/")}
+        assert {k: one[k] for k in one.keys() - memory} == pytest.approx(
+            {k: other[k] for k in other.keys() - memory}, rel=1e-5
+        )
+    assert found[-1]["grad_zero_frac"] == pytest.approx(1 / 6) and "collector/failed" not in found[-1]
+    assert {"update_ratio/other", "adam/rms_ratio/other", "grad_rms/group/other", "param_norm"} <= found[-1].keys()
+
+
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
 def test_half_precision_gradients_are_added_up_in_float32(dtype: Any) -> None:
     model = nn.Linear(1000, 1, bias=False).to(dtype)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import logging
 from collections.abc import Iterator
 from datetime import timedelta
@@ -15,6 +16,7 @@ torch = pytest.importorskip("torch")
 from torch import nn  # noqa: E402
 from torch.utils._python_dispatch import TorchDispatchMode  # noqa: E402
 from vitalsdsl_torch.collectors.base import collectors  # noqa: E402
+from vitalsdsl_torch.data import Batches  # noqa: E402
 from vitalsdsl_torch.vitals import Vitals  # noqa: E402
 
 from vitalsdsl.errors import UsageError  # noqa: E402
@@ -323,3 +325,38 @@ def test_collectors_that_are_off_are_not_there() -> None:
     loss_of(model, words(0)).backward()
     optimizer.step()
     assert "grad_norm" not in vitals.step()
+
+
+def test_one_frozen_as_another_thaws_is_noticed() -> None:
+    model = nn.ModuleList([nn.Linear(3, 1), nn.Linear(3, 1)])
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    vitals = Vitals(model, optimizer, log_every=1)
+    for trained in (0, 1):
+        for number, one in enumerate(model):
+            one.requires_grad_(number == trained)
+        (model[trained](torch.ones(1, 3)).sum() * (1 + trained)).backward()
+        optimizer.step()
+        found = vitals.step()
+        optimizer.zero_grad()
+        assert found["grad_norm"] == pytest.approx(2.0 * (1 + trained))  # four ones, times the factor
+
+
+def test_a_loader_that_is_timed_is_otherwise_the_loader() -> None:
+    told = []
+
+    class Sampler:
+        def set_epoch(self, epoch: int) -> None:
+            told.append(epoch)
+
+    class Loader(list[int]):
+        sampler = Sampler()
+
+    model = net()
+    vitals = Vitals(model, torch.optim.SGD(model.parameters(), lr=0.1))
+    inside = Batches(vitals.loader(Loader([1, 2])))
+    assert [next(inside) for _ in range(5)] == [1, 2, 1, 2, 1] and told == [0, 1, 2]
+    outside = vitals.loader(Batches([1, 2]))
+    assert next(outside) == 1 and outside.position == 1
+    outside.skip_to(3)
+    assert next(outside) == 2
+    assert vitals.loader([]) and copy.copy(vitals.loader([7])).index(7) == 0

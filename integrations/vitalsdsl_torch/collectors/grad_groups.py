@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from vitalsdsl_torch.collectors.base import Collector
 from vitalsdsl_torch.collectors.moment import Moment
-from vitalsdsl_torch.collectors.norms import GRADIENTS, gradient_squares, root, send_gradients
+from vitalsdsl_torch.collectors.norms import GRADIENTS, gradient_squares, root, send_gradients, size_of
 
 
 class GradGroups(Collector):
@@ -36,7 +36,7 @@ class GradGroups(Collector):
         for parameter, squared in gradient_squares(moment):
             for group in parameter.groups:
                 groups[group].append(squared)
-                elements[group] += parameter.tensor.numel()
+                elements[group] += size_of(parameter.tensor)
             if parameter.layer is not None:
                 layers[parameter.layer].append(squared)
         for group, squares in groups.items():

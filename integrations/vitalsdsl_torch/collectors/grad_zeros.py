@@ -8,7 +8,7 @@ import torch
 
 from vitalsdsl_torch.collectors.base import Collector
 from vitalsdsl_torch.collectors.moment import Moment
-from vitalsdsl_torch.collectors.norms import values_of
+from vitalsdsl_torch.collectors.norms import size_of, values_of
 
 
 class GradZeros(Collector):
@@ -31,5 +31,5 @@ class GradZeros(Collector):
 
     def report(self, moment: Moment) -> Iterator[tuple[str, float]]:
         counted = moment.sums("zeros")
-        if elements := sum(parameter.tensor.numel() for parameter, _ in counted):
+        if elements := sum(size_of(parameter.tensor) for parameter, _ in counted):
             yield "grad_zero_frac", 1 - sum(filled for _, (filled,) in counted) / elements

@@ -18,9 +18,16 @@ SAMPLE = 1 << 20
 
 
 def values_of(tensor: Any) -> Tensor:
-    """The elements of a tensor that are stored here: of a sparse gradient its rows, each once; of a sharded one its part."""
+    """The elements of a tensor that are stored here: of a sparse gradient its rows, each once; of a sharded one its part.
+    A complex element is two, its real and its imaginary part."""
     here = local(tensor)
-    return here.coalesce().values() if here.is_sparse else here
+    here = here.coalesce().values() if here.is_sparse else here
+    return torch.view_as_real(here.resolve_conj()) if here.is_complex() else here
+
+
+def size_of(tensor: Any) -> int:
+    """How many numbers a whole tensor holds; a complex one is two."""
+    return int(tensor.numel()) * (2 if tensor.is_complex() else 1)
 
 
 def norms(tensors: Sequence[Tensor]) -> Tensor:
@@ -86,7 +93,7 @@ def sampled(tensor: Any) -> Tensor:
     The spacing has no divisor in common with the size, hence none with a dimension: all rows and all columns are met
     alike, always the same elements, and no random number is drawn.
     """
-    here = local(tensor)
+    here = values_of(tensor)
     if here.numel() <= SAMPLE:
         return here
     flat = here.detach().reshape(-1)

@@ -8,8 +8,7 @@ from collections.abc import Iterator
 
 from vitalsdsl_torch.collectors.base import Collector
 from vitalsdsl_torch.collectors.moment import Moment
-from vitalsdsl_torch.collectors.norms import norms, root, squares
-from vitalsdsl_torch.collectors.shards import local
+from vitalsdsl_torch.collectors.norms import norms, root, squares, values_of
 
 
 class ParamNorm(Collector):
@@ -29,7 +28,7 @@ class ParamNorm(Collector):
 
     def after(self, moment: Moment) -> None:
         if moment.parameters:
-            found = norms([local(one.tensor) for one in moment.parameters])
+            found = norms([values_of(one.tensor) for one in moment.parameters])
             moment.send_sums("parameters", moment.parameters, squares(found))
 
     def report(self, moment: Moment) -> Iterator[tuple[str, float]]:

@@ -92,7 +92,7 @@ class _Passed:
 
 
 class Timed(Generic[Batch]):
-    """Batches, with the time that each is waited for."""
+    """Batches, with the time that each is waited for. All else, a loader's sampler or state, is that of the batches."""
 
     def __init__(self, batches: Iterable[Batch], tally: Tally) -> None:
         self._batches, self._tally, self._clock = batches, tally, tally.clock
@@ -106,3 +106,18 @@ class Timed(Generic[Batch]):
 
     def __len__(self) -> int:
         return len(self._batches)  # type: ignore[arg-type]
+
+    def __next__(self) -> Batch:
+        """The next of batches that are drawn one by one, such as `vitalsdsl_torch.Batches`."""
+        started = self._clock()
+        batch: Batch = next(self._batches)  # type: ignore[call-overload]
+        self._tally.data_seconds += self._clock() - started
+        return batch
+
+    def __bool__(self) -> bool:
+        return True
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):  # its own, not there yet: as when it is copied
+            raise AttributeError(name)
+        return getattr(self._batches, name)
