@@ -126,6 +126,15 @@ class Contents:
             set_random(state["rest"]["random"])
 
 
+def beside(named: Mapping[str, Stateful], extra: Mapping[str, Stateful] | None) -> dict[str, Stateful]:
+    """What a user gives beside what has a name of its own. Raises UsageError where one would take the other's place."""
+    if extra is not None and not isinstance(extra, Mapping):
+        raise UsageError(f"`extra` is objects by name, such as {{'ema': averaged}}, not a {type(extra).__name__}")
+    for name in named.keys() & (extra or {}).keys():
+        raise UsageError(f"`extra` has a `{name}`, and there is one of that name already")
+    return {**named, **(extra or {})}
+
+
 def local(tensor: Any) -> Any:
     """This rank's part of a tensor that is sharded; of any other the tensor."""
     return tensor.to_local() if is_sharded(tensor) else tensor

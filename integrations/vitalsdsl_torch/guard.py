@@ -18,7 +18,7 @@ from vitalsdsl.errors import UsageError
 from vitalsdsl.policy import LoadedPolicy, as_policy
 from vitalsdsl.tracker import Port
 from vitalsdsl_torch.acting import Acting
-from vitalsdsl_torch.contents import Contents, Stateful
+from vitalsdsl_torch.contents import Contents, Stateful, beside
 from vitalsdsl_torch.data import Seekable
 from vitalsdsl_torch.exits import BrokenOff, Ended
 from vitalsdsl_torch.history import History
@@ -136,7 +136,7 @@ class Guard:
             _check_numbers(numbers.Real, 0, poll=poll, hold=hold or 0)
             optimizers = tuple(optimizer) if isinstance(optimizer, (list, tuple)) else (optimizer,)
             named = {"scheduler": scheduler, "scaler": scaler}
-            others = _together({name: value for name, value in named.items() if value is not None}, extra or {})
+            others = beside({name: value for name, value in named.items() if value is not None}, extra)
             contents = Contents(model, optimizers, others)
             self._member = Member(contents, data, RateFactor(optimizers), self._ranks, root)
             self._closing.callback(_see_to, self._member.settle)
@@ -204,12 +204,18 @@ class Guard:
 
     def steps(self, total: int) -> Iterator[int]:
         """The numbers of the steps to train, up to `total` and that one too; after a rollback they go on from where the
-        run is then. At the end the run is saved and closed. A step for which `step` is not called comes again."""
+        run is then. At the end the run is saved and closed. A step for which `step` is not called comes again; the first
+        time that is said, since a loop that never calls it does not end."""
         if self._ranks.leads and math.isnan(self._training.planned):
             self._training.planned = total
+        told = None
         try:
             while not self.is_over(total):
+                lived = self._member.lived
                 yield self.done + 1
+                if told is None and self._member.lived == lived:
+                    told = self.done + 1
+                    logger.warning("vitals: `step` was not called for step %d, which comes again", told)
             self.save()
         finally:
             self.close()
@@ -359,15 +365,6 @@ def _told(error: Exception, root: Path) -> Exception:
     told = UsageError(f"a guard cannot keep its files in {root}: {where}: {error.strerror or error}")
     told.__cause__ = error
     return told
-
-
-def _together(named: Mapping[str, Stateful], extra: Mapping[str, Stateful]) -> dict[str, Stateful]:
-    """All that has a state, by name. Raises UsageError where one would take the place of another."""
-    if not isinstance(extra, Mapping):
-        raise UsageError(f"`extra` is objects by name, such as {{'ema': averaged}}, not a {type(extra).__name__}")
-    for name in named.keys() & extra.keys():
-        raise UsageError(f"`extra` has a `{name}`, and the guard was given one already")
-    return {**named, **extra}
 
 
 def _check_numbers(kind: Any, least: int = 1, **given: Any) -> None:

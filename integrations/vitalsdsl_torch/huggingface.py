@@ -23,8 +23,9 @@ from vitalsdsl.errors import UsageError
 from vitalsdsl.policy import LoadedPolicy, as_policy
 from vitalsdsl_torch import checkpoint
 from vitalsdsl_torch.adopted import UNFIT, Adopted, state_in
+from vitalsdsl_torch.contents import beside
 from vitalsdsl_torch.guard import Guard, check_options
-from vitalsdsl_torch.trainer_state import Counters, Stream
+from vitalsdsl_torch.trainer_state import Counters, Loader, Stream
 from vitalsdsl_torch.vitals import Vitals
 
 logger = logging.getLogger("vitalsdsl")
@@ -116,7 +117,7 @@ class GuardCallback(TrainerCallback):
 
     def stream_of(self, loader: Any) -> Any:
         self._stream = Stream(loader)
-        return _Loader(loader, self._batches)
+        return Loader(loader, self._batches)
 
     def bounds(self, epochs: float, updates: int, max_steps: int) -> None:
         """How long the training is to be: the epochs it may take, the updates in each, and of all."""
@@ -138,7 +139,7 @@ class GuardCallback(TrainerCallback):
         if self._skips:
             self._stream.skip_to(self._stream.after(state.global_step))
         options = dict(self._options)
-        extra = {"trainer": Counters(trainer), **options.pop("extra", {})}
+        extra = beside({"trainer": Counters(trainer)}, options.pop("extra", None))
         optimizer = getattr(trainer.optimizer, "optimizer", trainer.optimizer)  # accelerate's has no hooks
         scaler = getattr(trainer.accelerator, "scaler", None)
         if self._has_vitals:
@@ -331,25 +332,6 @@ class GuardCallback(TrainerCallback):
 def _step_of(path: Path) -> int | None:
     said = re.fullmatch(rf"(?:{_FOLDER}|{_TAKEN_BACK})(\d+)(?:-\d+)?", path.name)
     return int(said[1]) if said and path.is_dir() else None
-
-
-class _Loader:
-    """A trainer's loader, whose batches are those that the guard lets through, in epochs of the guard's."""
-
-    def __init__(self, loader: Any, batches: Callable[[], Iterator[Any]]) -> None:
-        self._loader, self._batches = loader, batches
-
-    def __iter__(self) -> Iterator[Any]:
-        return self._batches()
-
-    def __len__(self) -> int:
-        return len(self._loader)
-
-    def set_epoch(self, epoch: int) -> None:
-        """The trainer's epochs begin anew with each process; those of the data do not."""
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._loader, name)
 
 
 class _Guarded:

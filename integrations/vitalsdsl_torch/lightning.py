@@ -20,6 +20,7 @@ except ImportError as missing:
 from vitalsdsl.policy import LoadedPolicy, as_policy
 from vitalsdsl_torch import checkpoint
 from vitalsdsl_torch.adopted import UNFIT, Adopted
+from vitalsdsl_torch.contents import beside
 from vitalsdsl_torch.guard import Guard, check_options
 from vitalsdsl_torch.lightning_state import Counters, Place
 from vitalsdsl_torch.vitals import Vitals
@@ -84,7 +85,7 @@ class GuardCallback(pl.Callback):
         schedulers = {f"scheduler {at}": one.scheduler for at, one in enumerate(trainer.lr_scheduler_configs)}
         scaler = getattr(trainer.precision_plugin, "scaler", None)
         options = dict(self._options)
-        extra = {"trainer": self._counters, **schedulers, **options.pop("extra", {})}
+        extra = beside({"trainer": self._counters, **schedulers}, options.pop("extra", None))
         self._vitals: Vitals | None = None
         if self._has_vitals:
             self._vitals = extra["vitals"] = Vitals(pl_module, trainer.optimizers[0], scaler=scaler)

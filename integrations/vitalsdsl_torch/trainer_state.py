@@ -7,7 +7,7 @@ import dataclasses
 import itertools
 import json
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from accelerate import skip_first_batches
@@ -115,6 +115,25 @@ class Stream:
                     self._go(left)
                 else:
                     next(self)
+
+
+class Loader:
+    """A trainer's loader, whose batches are those that the guard lets through, in epochs of the guard's."""
+
+    def __init__(self, loader: Any, batches: Callable[[], Iterator[Any]]) -> None:
+        self._loader, self._batches = loader, batches
+
+    def __iter__(self) -> Iterator[Any]:
+        return self._batches()
+
+    def __len__(self) -> int:
+        return len(self._loader)
+
+    def set_epoch(self, epoch: int) -> None:
+        """The trainer's epochs begin anew with each process; those of the data do not."""
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._loader, name)
 
 
 class Counters:

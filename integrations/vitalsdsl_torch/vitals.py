@@ -65,8 +65,7 @@ class Vitals(Shows):
     those of all ranks of `process_group` (all there are), with `over_ranks=False` of this rank. What is said of parameters
     is that of whole ones, also where they are sharded (FSDP2, tensor parallel).
 
-    One optimizer is watched; parameters of it that are not the model's count as `other`. An optimizer that a library has
-    wrapped may not take hooks: give the one inside.
+    One optimizer is watched; parameters of it that are not the model's count as `other`. Of one that is wrapped give the one inside.
 
     Raises UsageError for an unknown collector, a cadence that is none, a process group where there is none, torch before 2.6.
     """
@@ -253,9 +252,8 @@ class Vitals(Shows):
 
     def _refresh(self) -> None:
         """Know the parameters anew where some joined the optimizer, or were frozen or thawed, since the last step."""
-        held = [
-            id(one) for group in self._watched.optimizer.param_groups for one in group["params"] if one.requires_grad
-        ]
+        groups = self._watched.optimizer.param_groups
+        held = [id(one) for group in groups for one in group["params"] if one.requires_grad]
         if held != self._held:
             self._held = held
             self._parameters = trained(self._watched.model, self._watched.optimizer)

@@ -60,3 +60,20 @@ def test_a_loader_that_shuffles_gives_the_rest_of_its_epoch_after_a_restart(tmp_
     parts = drawn(tmp_path / "parts", kind, 3 * epoch // 2) + drawn(tmp_path / "parts", kind, 3 * epoch)
     assert parts == whole and len(set(map(tuple, torch.tensor(whole).view(3, ROWS).tolist()))) == 3
     assert sorted(parts[ROWS : 2 * ROWS]) == list(range(ROWS))
+
+
+def test_a_step_that_the_guard_is_not_told_of_comes_again_and_that_is_said_once(tmp_path: Path, caplog: Any) -> None:
+    model = torch.nn.Linear(1, 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    guard = Guard(policy(RED), tmp_path / "run", model=model, optimizer=optimizer)
+    left_out = [2, 2, 4]  # where the model fails, say, and the loop goes on to the next batch
+    came = []
+    for step in guard.steps(5):
+        came.append(step)
+        if left_out[:1] == [step]:
+            del left_out[0]
+            continue
+        guard.step({"loss": 1.0})
+    assert came == [1, 2, 2, 2, 3, 4, 4, 5]
+    assert caplog.text.count("`step` was not called for step 2, which comes again") == 1
+    assert caplog.text.count("comes again") == 1

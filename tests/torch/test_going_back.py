@@ -335,3 +335,22 @@ def test_what_waits_for_the_end_of_the_grace_period_says_so(tmp_path: Path, cont
         loop.train(150, before)
     assert seen == [("accepted", "waits for the end of the grace period")]
     assert loop.guard.done == 86 and answers(control)[early["id"]] == ("done", "")
+
+
+def test_groups_that_joined_the_optimizer_since_are_no_reason_to_end_in_the_middle(tmp_path: Path) -> None:
+    """As when a further part of a model is thawed: the states before that fit no more, and are not damaged."""
+    loop = Loop(tmp_path / "run", bad=range(105, 110))
+
+    def thaw(step: int) -> None:
+        if step == 103:
+            loop.optimizer.add_param_group({"params": [torch.nn.Parameter(torch.zeros(2))]})
+            loop.scheduler.base_lrs.append(0.01)
+            loop.scheduler.lr_lambdas.append(lambda _: 1.0)
+
+    with pytest.raises(Paused):
+        loop.train(150, before=thaw)
+    (said,) = [record["reason"] for record in loop.said("answer") if record["state"] == "done"]
+    assert said.startswith(
+        "paused instead: checkpoint step-00000080-0 is not one of this training: the groups of AdamW"
+    )
+    assert "corrupt" not in loop.marks().values() and loop.seen[:108] == [1] * 108

@@ -96,7 +96,7 @@ def test_what_could_not_be_put_back_is_refused_at_the_start(
         ({"skip": -1}, "`skip` must be 0 or more"),
         ({"poll": -1.0}, "`poll` must be 0 or more, not -1.0"),
         ({"poll": float("nan")}, "`poll` must be 0 or more, not nan"),
-        ({"extra": {"scheduler": Shelf()}}, "was given one already"),
+        ({"extra": {"scheduler": Shelf()}}, "there is one of that name already"),
         ({"extra": [Shelf()]}, "objects by name"),
         ({"data": [1, 2]}, "wrap a loader"),
         ({"hold": 5.0}, "takes a control channel"),

@@ -82,5 +82,5 @@ def test_it_is_the_same_on_all_ranks(tmp_path: Path) -> None:
 
 def test_less_than_none_is_refused(tmp_path: Path) -> None:
     model: Any = torch.nn.Linear(1, 1)
-    with pytest.raises(UsageError, match="`rewarm` must be 0 or more, not -1"):
+    with pytest.raises(UsageError, match="`rewarm` must be 0 or more, a whole number, not -1"):
         Guard(RED, tmp_path / "run", model=model, optimizer=torch.optim.SGD(model.parameters(), lr=1.0), rewarm=-1)
