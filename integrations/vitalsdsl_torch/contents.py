@@ -52,7 +52,7 @@ class Contents:
         if not self.optimizers:
             raise UsageError("a guard takes an optimizer, or several in a list")
         for optimizer in self.optimizers:
-            _check_hooks(optimizer)
+            check_hooks(optimizer)
             _check_plain("the optimizer", _without_tensors(optimizer.state_dict()))
         for name, other in self._others.items():
             if not (hasattr(other, "state_dict") and hasattr(other, "load_state_dict")):
@@ -135,6 +135,18 @@ def beside(named: Mapping[str, Stateful], extra: Mapping[str, Stateful] | None) 
     return {**named, **(extra or {})}
 
 
+def check_hooks(optimizer: Any) -> None:
+    """That an optimizer takes hooks: some that a library has wrapped look like one. Raises UsageError."""
+    try:
+        optimizer.register_step_pre_hook(_nothing).remove()
+    except AttributeError:
+        raise UsageError(f"{type_name(optimizer)} takes no hooks: give the torch optimizer that is inside") from None
+
+
+def _nothing(*_: Any) -> None:
+    """A hook to be taken off again."""
+
+
 def local(tensor: Any) -> Any:
     """This rank's part of a tensor that is sharded; of any other the tensor."""
     return tensor.to_local() if is_sharded(tensor) else tensor
@@ -183,18 +195,6 @@ def _without_tensors(state: Any) -> Any:
     if type(state) in (list, tuple):
         return [_without_tensors(value) for value in state if not isinstance(value, torch.Tensor)]
     return state
-
-
-def _check_hooks(optimizer: Any) -> None:
-    """Some that a library has wrapped look like optimizers, and are none inside."""
-    try:
-        optimizer.register_step_pre_hook(_nothing).remove()
-    except AttributeError:
-        raise UsageError(f"a {type_name(optimizer)} takes no hooks: give the torch optimizer that is inside") from None
-
-
-def _nothing(*_: Any) -> None:
-    """A hook to be taken off again."""
 
 
 def _sizes(groups: Sequence[Mapping[str, Any]]) -> list[int]:

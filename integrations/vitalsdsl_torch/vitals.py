@@ -20,6 +20,7 @@ from vitalsdsl_torch.collectors.parameters import Parameter, trained
 from vitalsdsl_torch.collectors.shards import Split, local, splits
 from vitalsdsl_torch.collectors.tally import Batch, Number, Tally, Timed
 from vitalsdsl_torch.collectors.watched import Watched
+from vitalsdsl_torch.contents import check_hooks
 from vitalsdsl_torch.exchange import Exchange, failure_of
 from vitalsdsl_torch.pacing import Follows, Pace, check_cadences
 from vitalsdsl_torch.shows import Shows
@@ -65,9 +66,10 @@ class Vitals(Shows):
     those of all ranks of `process_group` (all there are), with `over_ranks=False` of this rank. What is said of parameters
     is that of whole ones, also where they are sharded (FSDP2, tensor parallel).
 
-    One optimizer is watched; parameters of it that are not the model's count as `other`. Of one that is wrapped give the one inside.
+    One optimizer is watched; parameters of it that are not the model's count as `other`.
 
-    Raises UsageError for an unknown collector, a cadence that is none, a process group where there is none, torch before 2.6.
+    Raises UsageError for an unknown collector, a cadence that is none, a process group where there is none, torch before
+    2.6, and a wrapped optimizer that takes no hooks: give the one inside.
     """
 
     def __init__(
@@ -85,8 +87,8 @@ class Vitals(Shows):
     ) -> None:
         if not hasattr(nn.utils, "clip_grads_with_norm_"):
             raise UsageError(f"torch {torch.__version__} is too old to measure vitals: 2.6 or newer is needed")
-        every = dict(every or {})
-        check_cadences(every, log_every, off)
+        check_cadences(every := dict(every or {}), log_every, off)
+        check_hooks(optimizer)
         self._scaler = scaler if scaler is not None and scaler.is_enabled() else None
         self._watched = Watched(model, optimizer, self._scaler)
         self._clock = clock
@@ -252,8 +254,7 @@ class Vitals(Shows):
 
     def _refresh(self) -> None:
         """Know the parameters anew where some joined the optimizer, or were frozen or thawed, since the last step."""
-        groups = self._watched.optimizer.param_groups
-        held = [id(one) for group in groups for one in group["params"] if one.requires_grad]
+        held = [id(p) for group in self._watched.optimizer.param_groups for p in group["params"] if p.requires_grad]
         if held != self._held:
             self._held = held
             self._parameters = trained(self._watched.model, self._watched.optimizer)

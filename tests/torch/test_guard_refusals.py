@@ -69,7 +69,7 @@ class Shell(torch.optim.Optimizer):
         (Recipe(), {}, "the state_dict of the model holds more than tensors and plain data"),
         (Adapter(), {}, "the model's state_dict lacks `base.weight`"),
         ([torch.nn.Linear(2, 1)], {}, "the model is a list: several go into one torch.nn.ModuleDict"),
-        (torch.nn.Linear(2, 1), {"make": Shell}, "a Shell takes no hooks"),
+        (torch.nn.Linear(2, 1), {"make": Shell}, "Shell takes no hooks"),
         (torch.nn.Linear(2, 1), {"make": lambda inside: []}, "a guard takes an optimizer"),
         (torch.nn.Linear(2, 1), {"fields": {"rule": Path("x")}}, "the state_dict of the optimizer holds more"),
     ],

@@ -309,6 +309,16 @@ def test_a_torch_without_what_is_needed_is_refused(monkeypatch: pytest.MonkeyPat
         Vitals(model, torch.optim.SGD(model.parameters(), lr=0.1))
 
 
+def test_a_wrapped_optimizer_is_refused_before_anything_is_hung_on_the_model() -> None:
+    class Wrapped(torch.optim.Optimizer):  # as accelerate does it: no optimizer inside, but by its name
+        def __init__(self) -> None: ...
+
+    model = net()
+    with pytest.raises(UsageError, match="Wrapped takes no hooks: give the torch optimizer that is inside"):
+        Vitals(model, Wrapped())
+    assert not any(one._forward_hooks for one in model.modules())
+
+
 @pytest.mark.parametrize("max_norm", [-1.0, float("nan")])
 def test_a_norm_that_is_none_is_refused(max_norm: float) -> None:
     model = net()
