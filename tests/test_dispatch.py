@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.acting import QUICK, START, G, O, R, Y, change, dispatcher, policy, streams, three
-from vitalsdsl import delivery
+from vitalsdsl import delivery, dispatch
 from vitalsdsl.decision import Decision
 from vitalsdsl.delivery import Retry
 from vitalsdsl.dispatch import Dispatcher
@@ -548,6 +548,39 @@ def test_a_request_that_has_expired_is_not_made_at_the_next_start(tmp_path: Path
     later.close(1.0)
     assert (port.requests, len(port.alerts)) == ([], 1)
     assert Journal(path).unfinished("run") == []
+
+
+def test_what_a_killed_process_left_out_of_a_run_s_lists_is_added_at_the_next_start(tmp_path: Path) -> None:
+    path, port = tmp_path / "j", Memory()
+    first = dispatcher(three(), port, journal=Journal(path))
+    for t in (change("a", 10, O), change("b", 11, Y), change("a", 12, G, O)):
+        first.take([t])
+    first.close(1.0)
+    kept, alerts = list(port.transitions), [alert.id for alert in port.alerts]
+    del port.transitions[1:], port.alerts[:1]
+    dispatcher(three(), port, journal=Journal(path)).close(1.0)
+    assert sorted(t.id for t in port.transitions) == sorted(t.id for t in kept) and len(kept) == 3
+    assert sorted(alert.id for alert in port.alerts) == sorted(alerts) and len(alerts) == 2
+
+
+def test_what_another_writer_takes_away_is_added_again_a_while_later(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    contested, own = Memory("contested"), Memory("own")
+    contested.is_contested = True
+    acts = dispatcher(three(), contested, own, journal=Journal(tmp_path / "j"))
+    acts.take([change("a", 10, O)])
+    acts.flush()
+    contested.transitions.clear()
+    own.transitions.clear()
+    acts.heed()
+    acts.flush()
+    assert acts.is_unchecked and contested.transitions == []
+    monkeypatch.setattr(dispatch, "CHECK_AFTER", 0.0)
+    acts.heed()
+    acts.close(1.0)
+    assert not acts.is_unchecked and [t.step for t in contested.transitions] == [10]
+    assert len(contested.alerts) == 1 and own.transitions == []
 
 
 # ---------------------------------------------------------------- properties

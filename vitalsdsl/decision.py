@@ -316,6 +316,7 @@ class Decider:
         }
         if not decision.acts:
             record["why"] = decision.text
+            record["transition"] = t
             return record
         deeds = [d for d in decision.done if d.asked.action.effect is not Effect.TAG]
         intervention = decision.intervention

@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import groupby
-from typing import Protocol
+from typing import Any, Protocol
 
 from vitalsdsl import messages, rules
 from vitalsdsl.actions.base import Effect, registry
@@ -32,6 +32,10 @@ logger = logging.getLogger("vitalsdsl")
 
 REQUEST_LIFETIME = 600.0
 """Seconds after which the training side refuses a request that nobody has taken."""
+
+CHECK_AFTER = 5.0
+"""Seconds after the last thing was recorded when the run's own lists are looked at once more, where another may have
+written them at the same instant."""
 
 _AT_EXIT = 5.0
 
@@ -110,6 +114,7 @@ class Dispatcher:
         self._pid = os.getpid()
         self._failed = False
         self._shown: tuple[Level, dict[str, str]] | None = None
+        self._recorded: float | None = None
         reached = _reached([named[name] for name in self._listeners[Ability.NOTIFY]])
         deaf = dry_run and not named
         surroundings = Surroundings(
@@ -156,12 +161,25 @@ class Dispatcher:
             self._submit([record], self._tag_jobs())
 
     def heed(self) -> None:
-        """Set the tags right where they have changed without a transition: a silence has come, or is over."""
+        """What has to be seen to now and then. Tags that have changed without a transition are set right: a silence has
+        come, or is over. What was recorded is looked at once more, some seconds after the last of it."""
         if os.getpid() != self._pid or not self._shown:
             return
         with self._journal.lock:
             if self._decider.shown(self._clock()) != self._shown:
                 self._submit([], self._tag_jobs())
+            if self._recorded is None:
+                return
+            if not self._delivery.is_idle:
+                self._recorded = time.monotonic()
+            elif time.monotonic() - self._recorded >= CHECK_AFTER:
+                self._recorded = None
+                self._submit([], self._completing([port for port in self._able(Ability.RECORD) if port.is_contested]))
+
+    @property
+    def is_unchecked(self) -> bool:
+        """Whether something was recorded that is to be looked at once more, by `heed`."""
+        return self._recorded is not None
 
     def record_policy(self, policy: PolicyCopy, landed: Landed | None = None) -> None:
         """Keep a copy of the policy with the run. What is among `landed` is not done again, and what is done is added to
@@ -210,10 +228,10 @@ class Dispatcher:
                         told.append(_Told(record, decision.transition))
             jobs += self._jobs(told)
         if fresh:
-            jobs += [
-                Job(port, "record transitions", partial(port.record, tuple(fresh)))
-                for port in self._able(Ability.RECORD)
-            ]
+            for port in self._able(Ability.RECORD):
+                jobs.append(Job(port, "record transitions", partial(port.record, tuple(fresh))))
+                if port.is_contested:
+                    self._recorded = time.monotonic()
             self._submit(records, jobs + self._tag_jobs())
         return decisions
 
@@ -276,7 +294,7 @@ class Dispatcher:
     # ---------------------------------------------------------------- the start
 
     def _resume(self) -> None:
-        """Carry out what an earlier process had decided and not done, and set the tags right."""
+        """Carry out what an earlier process had decided and not done, and set the tags and the lists right."""
         jobs: list[Job] = []
         for record, left in self._journal.unfinished(self._run.name):
             try:
@@ -284,8 +302,32 @@ class Dispatcher:
             except (KeyError, TypeError, ValueError):  # a line that a later version wrote, or that was damaged
                 logger.warning("vitals: an unfinished line of the journal %s cannot be read", self._journal.path)
         if self._journal.ledger(self._run.name).seen:
-            jobs += self._tag_jobs()
+            jobs += self._tag_jobs() + self._completing(self._able(Ability.RECORD))
         self._submit([], jobs)
+
+    def _completing(self, ports: Iterable[Port]) -> list[Job]:
+        return [
+            Job(port, "complete the lists of the run", partial(self._complete, port), newest="lists") for port in ports
+        ]
+
+    def _complete(self, port: Port) -> None:
+        """All of the journal that the run's own lists must hold, without the alerts that are on their way: to be called
+        in the port's thread."""
+        transitions: list[Transition] = []
+        alerts: list[Alert] = []
+        records = list(self._journal.decisions(self._run.name))
+        under_way = {record["id"]: left for record, left in self._journal.unfinished(self._run.name)}
+        for record in records:
+            try:
+                transition, left = messages.transition_of(record), under_way.get(record["id"], ())
+                transitions.append(transition)
+                deeds = [d for at, d in enumerate(record.get("deeds", ())) if (at, port.name) not in left]
+                if any(port.name in d["ports"] and _is_alert(d) for d in deeds):
+                    alerts.append(self._alert(_Told(record, transition)))
+            except (KeyError, TypeError, ValueError):  # as above; earlier versions did not write down all of it
+                continue
+        if transitions:
+            port.complete(transitions, alerts)
 
     def _warn_of_units(self) -> None:
         for name, provision in self._provisions.rules.items():
@@ -329,6 +371,10 @@ def _reached(ports: Sequence[Port]) -> dict[str, tuple[str, ...]]:
     """The ports behind each channel."""
     channels = {channel for port in ports for channel in port.channels}
     return {channel: tuple(port.name for port in ports if channel in port.channels) for channel in channels}
+
+
+def _is_alert(deed: Mapping[str, Any]) -> bool:
+    return registry()[deed["action"]].effect is Effect.ALERT
 
 
 def _tag(port: Port, level: Level, firing: Mapping[str, str]) -> None:

@@ -88,6 +88,15 @@ class Journal:
         intents = (r for r in records if r.get("type") == "intent" and str(r.get("id", "")).startswith(beginning))
         return {(r["rule"], r["member"]) for r in intents}
 
+    def decisions(self, run: str) -> Iterator[Record]:
+        """What was decided about a run, as the file tells it, each once and the oldest first."""
+        seen: set[str] = set()
+        for record in self._parsed(_readable(self.path)) if self.path is not None else ():
+            known = str(record.get("id"))
+            if record.get("type") in ("intent", "noted") and record.get("run") == run and known not in seen:
+                seen.add(known)
+                yield record
+
     @property
     def rules(self) -> set[str]:
         """The rules that the file tells of: those that changed their level. Others of the policy are not known here."""

@@ -84,6 +84,12 @@ class Memory(Port):
         self._called("record")
         self.transitions += transitions
 
+    def complete(self, transitions: Sequence[Transition], alerts: Sequence[Alert]) -> None:
+        self._called("complete")
+        there = {transition.id for transition in self.transitions}, {alert.id for alert in self.alerts}
+        self.transitions += [transition for transition in transitions if transition.id not in there[0]]
+        self.alerts += [alert for alert in alerts if alert.id not in there[1]]
+
     def record_policy(self, policy: PolicyCopy) -> None:
         self._called("record_policy")
         self.policies[policy.digest] = policy.text

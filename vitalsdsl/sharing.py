@@ -73,6 +73,10 @@ class PolicyPort(Port):
         with self.shared.lock:
             self.shared.port.record(transitions)
 
+    def complete(self, transitions: Sequence[Transition], alerts: Sequence[Alert]) -> None:
+        with self.shared.lock:
+            self.shared.port.complete(transitions, alerts)
+
     def record_policy(self, policy: PolicyCopy) -> None:
         with self.shared.lock:
             self.shared.port.record_policy(policy)

@@ -88,6 +88,8 @@ class Port:
     can: frozenset[Ability] = frozenset()
     channels: frozenset[str] = frozenset()
     """The names for `notify`, from the user's own configuration."""
+    is_contested: bool = False
+    """Whether another writer may take away what was recorded: then it is looked at once more, a while after the last."""
 
     def tag_level(self, level: Level) -> None:
         """The run's level is this one: `vitals:orange`, and no other tag of ours; other people's tags stay."""
@@ -109,6 +111,10 @@ class Port:
     def record(self, transitions: Sequence[Transition]) -> None:
         """Append to the run's list of transitions."""
         raise _undone(self, "record transitions")
+
+    def complete(self, transitions: Sequence[Transition], alerts: Sequence[Alert]) -> None:
+        """All that the run's own lists must hold: what a process that was killed left out of them, or another writer took
+        away, is added. A port whose lists cannot be read again does nothing."""
 
     def record_policy(self, policy: PolicyCopy) -> None:
         """Keep a copy of the policy with the run. A run that several policies watch keeps them all."""

@@ -153,6 +153,11 @@ class Watched:
         return found
 
     @property
+    def is_unchecked(self) -> bool:
+        """Whether a later look is to see to it that what was put on the run has stayed there."""
+        return self._dispatcher.is_unchecked
+
+    @property
     def is_unsaved(self) -> bool:
         """Whether something has been read that no bookmark tells of yet."""
         return self._is_unsaved
@@ -205,7 +210,7 @@ class Watched:
         done = self._dispatcher.close(timeout)
         self._journal.close()
         self.feed.close()
-        return done and (self._store is None or not self._is_unsaved)
+        return done and not self.is_unchecked and (self._store is None or not self._is_unsaved)
 
     # ---------------------------------------------------------------- the rules
 

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from vitalsdsl import dispatch
 from vitalsdsl.assignment import Assignment as Assignment
 from vitalsdsl.assignment import Search
 from vitalsdsl.assignment import Shows as Shows
@@ -79,6 +80,7 @@ class _Run:
     is_settled: bool = False
     has_answered: bool = False
     is_elsewhere: bool = False
+    has_waited: bool = False
     quiet: int = 0
     looks: int = 0
     leased: float = -LEASE
@@ -378,7 +380,11 @@ class Watcher:
         run.is_over = reading.is_over
         if reading.more:
             self._schedule(run, 0.0)
+        elif reading.is_over and run.watched.is_unchecked and not run.has_waited:
+            run.has_waited = True
+            self._schedule(run, dispatch.CHECK_AFTER)
         elif reading.is_over:
+            run.has_waited = False
             self._end(run)
         elif not once:
             between = run.feed.interval

@@ -95,9 +95,7 @@ class RestHands:
         if self._folder is None:
             self._rest.upload(f"{self._proxy}/{quote(path)}", text.encode("utf-8", "replace"))
             return
-        file = self._folder / path
-        file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_text(text, "utf-8", newline="\n")
+        _put_whole(self._folder / path, self._folder.parent, text)
 
 
 class FolderHands:
@@ -141,16 +139,21 @@ class FolderHands:
 
     def _put(self, file: Path, text: str) -> None:
         # Not beside the file: whatever lies among the tags is a tag.
-        draft = self._store.folder_of(self._run) / f".{uuid.uuid4().hex}.draft"
+        _put_whole(file, self._store.folder_of(self._run), text)
+
+
+def _put_whole(file: Path, beside: Path, text: str) -> None:
+    """Write a file, whole or not at all, by a draft in a folder of the same disk."""
+    draft = beside / f".{uuid.uuid4().hex}.draft"
+    try:
         try:
-            try:
-                file.parent.mkdir(parents=True, exist_ok=True)
-                draft.write_text(text, "utf-8", "replace", newline="\n")
-                os.replace(draft, file)  # noqa: PTH105
-            finally:
-                draft.unlink(missing_ok=True)
-        except OSError as error:
-            raise TrackerError(f"{file} cannot be written: {(error.strerror or 'no access').lower()}") from error
+            file.parent.mkdir(parents=True, exist_ok=True)
+            draft.write_text(text, "utf-8", "replace", newline="\n")
+            os.replace(draft, file)  # noqa: PTH105
+        finally:
+            draft.unlink(missing_ok=True)
+    except OSError as error:
+        raise TrackerError(f"{file} cannot be written: {(error.strerror or 'no access').lower()}") from error
 
 
 def _folder_of(artifact_uri: str, run: Path) -> Path | None:

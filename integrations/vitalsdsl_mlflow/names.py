@@ -6,6 +6,10 @@ import hashlib
 import json
 import posixpath
 import re
+import time
+
+from vitalsdsl.json_line import json_line
+from vitalsdsl.tracker import Alert
 
 RULE = "vitals.rule."
 """What the tags of rules begin with."""
@@ -35,6 +39,12 @@ def tag_name(rule: str) -> str:
     if name == rule and len(name) <= _LONGEST_NAME:
         return RULE + name
     return f"{RULE}{name[:_LONGEST_NAME].rstrip()}-{hashlib.sha256(rule.encode('utf-8', 'replace')).hexdigest()[:8]}"
+
+
+def alert_line(alert: Alert) -> str:
+    """An alert as a line of their list."""
+    told = {"id": alert.id, "at": time.time(), "level": alert.level.word, "title": alert.title, "text": alert.text}
+    return json_line(told)
 
 
 def id_in(line: str) -> object:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Mapping, Sequence
 
 from vitalsdsl.errors import TrackerError
@@ -15,7 +14,7 @@ from vitalsdsl_mlflow.description import DESCRIPTION, described, summary
 from vitalsdsl_mlflow.filestore import FileStore
 from vitalsdsl_mlflow.hands import ClientHands, FolderHands, Hands, RestHands
 from vitalsdsl_mlflow.headline import Headline, as_tag
-from vitalsdsl_mlflow.names import ALERTS, MAX_TAG, RULE, TRANSITIONS, id_in, tag_name
+from vitalsdsl_mlflow.names import ALERTS, MAX_TAG, RULE, TRANSITIONS, alert_line, id_in, tag_name
 from vitalsdsl_mlflow.server import Server
 from vitalsdsl_mlflow.stores import Snapshot, Store
 
@@ -36,6 +35,7 @@ class OutsidePort(Port):
         self._policy = policy
         self._policies: dict[str, PolicyCopy] = {}
         self._headline = Headline()
+        self.is_contested = hands.has_artifacts
         artifacts = {Ability.RECORD} if hands.has_artifacts else set()
         self.can = frozenset({Ability.TAG, Ability.ALERT, Ability.POLICY} | artifacts)
 
@@ -51,21 +51,19 @@ class OutsidePort(Port):
         self._describe()
 
     def alert(self, alert: Alert) -> None:
-        record = {
-            "id": alert.id,
-            "at": time.time(),
-            "level": alert.level.word,
-            "title": alert.title,
-            "text": alert.text,
-        }
         if self._hands.has_artifacts:
-            self._append(ALERTS, {alert.id: json_line(record)})
+            self._append(ALERTS, {alert.id: alert_line(alert)})
         if self._headline.takes(alert.level):
             self._tag({"vitals.alert": as_tag(alert)[:MAX_TAG]})
         self._describe()
 
     def record(self, transitions: Sequence[Transition]) -> None:
         self._append(TRANSITIONS, {transition.id: json_line(transition.as_dict()) for transition in transitions})
+
+    def complete(self, transitions: Sequence[Transition], alerts: Sequence[Alert]) -> None:
+        self.record(transitions)
+        if alerts:
+            self._append(ALERTS, {alert.id: alert_line(alert) for alert in alerts})
 
     def record_policy(self, policy: PolicyCopy) -> None:
         if self._hands.has_artifacts:
@@ -118,7 +116,9 @@ class OutsidePort(Port):
         """Add lines to an artifact, by their ids: those that are there already stay as they are."""
 
         def missing() -> tuple[list[str], list[str]]:
-            there = [line for line in (self._hands.read(path) or "").split("\n") if line]
+            text = self._hands.read(path) or ""
+            # A last line without an end is one that is being written: whoever writes it looks again.
+            there = [line for line in text[: text.rfind("\n") + 1].split("\n") if line]
             known = {id_in(line) for line in there}
             return there, [line for known_as, line in lines.items() if known_as not in known]
 

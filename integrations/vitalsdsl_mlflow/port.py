@@ -6,7 +6,6 @@ import functools
 import os
 import tempfile
 import threading
-import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
@@ -16,7 +15,7 @@ from vitalsdsl.rules import Level
 from vitalsdsl.tracker import Ability, Alert, PolicyCopy, Port, facts, kept_as
 from vitalsdsl.verdict import Transition
 from vitalsdsl_mlflow.headline import Headline, as_tag
-from vitalsdsl_mlflow.names import ALERTS, MAX_TAG, RULE, TRANSITIONS, id_in, tag_name
+from vitalsdsl_mlflow.names import ALERTS, MAX_TAG, RULE, TRANSITIONS, alert_line, id_in, tag_name
 from vitalsdsl_mlflow.tap import ours
 
 Method = TypeVar("Method", bound=Callable[..., Any])
@@ -124,20 +123,27 @@ class MlflowPort(Port):
 
     @_quietly
     def alert(self, alert: Alert) -> None:
-        lines = self._lines_of(ALERTS)
-        if all(id_in(line) != alert.id for line in lines):
-            lines.append(json_line({"id": alert.id, "at": time.time(), "level": alert.level.word, "title": alert.title,
-                                "text": alert.text}))  # fmt: skip
-        self._write(ALERTS, lines)
+        self._add(ALERTS, {alert.id: alert_line(alert)})
         if self._headline.takes(alert.level):
             self._client.set_tag(self._run, "vitals.alert", as_tag(alert)[:MAX_TAG])
 
     @_quietly
     def record(self, transitions: Sequence[Transition]) -> None:
-        lines = self._lines_of(TRANSITIONS)
-        known = {id_in(line) for line in lines}
-        lines += [json_line(t.as_dict()) for t in transitions if t.id not in known]
-        self._write(TRANSITIONS, lines)
+        self._add(TRANSITIONS, {t.id: json_line(t.as_dict()) for t in transitions})
+
+    @_quietly
+    def complete(self, transitions: Sequence[Transition], alerts: Sequence[Alert]) -> None:
+        self._add(TRANSITIONS, {t.id: json_line(t.as_dict()) for t in transitions})
+        self._add(ALERTS, {alert.id: alert_line(alert) for alert in alerts})
+
+    def _add(self, path: str, lines: Mapping[str, str]) -> None:
+        """Add lines to an artifact, by their ids: those that are there already stay as they are."""
+        there = self._lines_of(path)
+        known = {id_in(line) for line in there}
+        new = [line for known_as, line in lines.items() if known_as not in known]
+        if new:
+            self._client.log_text(self._run, "".join(line + "\n" for line in (*there, *new)), path)
+            there += new
 
     def _lines_of(self, path: str) -> list[str]:
         """The lines of one of our artifacts: a run that is resumed has those of earlier processes."""
@@ -149,9 +155,6 @@ class MlflowPort(Port):
                 lines = [line for line in text.split("\n") if line]
             self._lines[path] = lines
         return self._lines[path]
-
-    def _write(self, path: str, lines: Sequence[str]) -> None:
-        self._client.log_text(self._run, "".join(line + "\n" for line in lines), path)
 
     @_quietly
     def record_policy(self, policy: PolicyCopy) -> None:

@@ -133,6 +133,24 @@ def test_a_second_watcher_adds_nothing(real: tuple[Any, str, OutsidePort, Loaded
     assert [line["id"] for line in recorded(client, run, "vitals/alerts.jsonl")] == ["id-1"]
 
 
+def test_lists_are_made_whole_and_a_line_that_was_cut_off_is_none(
+    real: tuple[Any, str, OutsidePort, LoadedPolicy],
+) -> None:
+    client, run, outside, policy = real
+    other = OutsidePort(outside._hands, policy)
+    other.record([change(9)])
+    outside.record([change(1), change(2)])
+    outside.alert(an_alert(1))
+    text = outside._hands.read("vitals/transitions.jsonl") or ""
+    outside._hands.write("vitals/transitions.jsonl", "\n".join(text.split("\n")[:2])[:-5])
+    outside._hands.write("vitals/alerts.jsonl", "")
+    for _ in range(2):
+        outside.complete([change(1), change(2)], [an_alert(1)])
+        other.complete([change(9)], [])
+    assert [line["step"] for line in recorded(client, run)] == [9, 1, 2]
+    assert [line["id"] for line in recorded(client, run, "vitals/alerts.jsonl")] == ["id-1"]
+
+
 def test_rules_of_any_name_are_tagged(real: tuple[Any, str, OutsidePort, LoadedPolicy]) -> None:
     client, run, outside, _ = real
     names = ["a'b", 'a"b', "a\nb", "<b>x</b>", "a//b", "../x", "x" * 300, "grad[layer/0]", "名前", "a%2Fb"]
