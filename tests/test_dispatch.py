@@ -583,6 +583,31 @@ def test_what_another_writer_takes_away_is_added_again_a_while_later(
     assert len(contested.alerts) == 1 and own.transitions == []
 
 
+@pytest.mark.parametrize(
+    ("newest", "issued"),
+    [
+        (START + 86400.0, START + 86400.0),
+        (START - 86400.0, START - 86400.0),
+        (math.nan, START),
+        (1000.0, START),
+    ],
+    ids=["a day ahead", "a day behind", "no times", "no clock at all"],
+)
+def test_a_request_is_dated_by_the_run_s_own_clock(tmp_path: Path, newest: float, issued: float) -> None:
+    path = tmp_path / "j"
+    slow = Retry(attempts=2, first=10.0, most=10.0)
+    down = dispatcher(three(), Memory(failures=-1), journal=Journal(path), start_worker=True, retry=slow)
+    port = Memory()
+    for acts in (down, dispatcher(three(), port)):
+        acts.take([change("a", 10, O, time=newest - 5.0)], newest=newest)
+        acts.close(0.2)
+    (request,) = port.requests
+    assert (request.issued_at, request.expires_at) == (issued, issued + 600.0)
+    again = Memory()
+    dispatcher(three(), again, journal=Journal(path)).close(1.0)
+    assert again.requests == [request]
+
+
 # ---------------------------------------------------------------- properties
 
 LIMITED = "limit rollback 2 per 60 steps\nlimit pause 3 per 100 steps\n"

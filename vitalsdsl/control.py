@@ -32,9 +32,6 @@ GROUP = "vitalsdsl.controls"
 CONTROL_VARIABLE = "VITALS_CONTROL"
 """Where trainings look for requests: a folder, with one for each run in it, or the scheme of a tracker (`mlflow:`)."""
 
-LIFETIME = 86400.0
-"""Seconds for which what a person asks for holds."""
-
 _REQUESTS = "requests"
 _ANSWERS = "answers"
 UNREADABLE = {"state": "unreadable"}

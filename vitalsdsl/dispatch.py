@@ -37,6 +37,9 @@ CHECK_AFTER = 5.0
 """Seconds after the last thing was recorded when the run's own lists are looked at once more, where another may have
 written them at the same instant."""
 
+_MOST_SKEW = 7 * 86400.0
+"""Seconds by which the clocks of two machines may differ; times of points that are further off are none."""
+
 _AT_EXIT = 5.0
 
 
@@ -134,8 +137,8 @@ class Dispatcher:
     ) -> list[Decision]:
         """Decide what to do about transitions, in their order; it is done elsewhere, and later.
 
-        `newest` is the time of the run's newest point, where that may be long after these transitions: what is asked of
-        the training side too late is not asked for. What `is_history` only shows in the tags.
+        `newest` is what time it is for the run, where that may be long after these transitions, or by another clock: what
+        is asked of the training side too late is not asked for. What `is_history` only shows in the tags.
         """
         if os.getpid() != self._pid:
             return []
@@ -225,6 +228,7 @@ class Dispatcher:
                     records.append(record)
                     fresh.append(decision.transition)
                     if record["type"] == "intent":
+                        record["issued"] = newest if abs(newest - clock) <= _MOST_SKEW else clock
                         told.append(_Told(record, decision.transition))
             jobs += self._jobs(told)
         if fresh:

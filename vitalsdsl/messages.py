@@ -95,9 +95,11 @@ def together(alerts: Sequence[Alert], run: RunInfo) -> Alert:
 
 
 def request(record: Record, deed: int, transition: Transition, lifetime: float) -> Request:
-    """What the training side reads. It expires: what is asked for now is wrong an hour later."""
+    """What the training side reads. It expires: what is asked for now is wrong an hour later. When, is told by the run's
+    own clock, where that is known, as it is the training side that looks at it."""
     t = transition
     asked = asked_of(record, deed)
+    issued = record["issued"] if "issued" in record else record["at"]
     after = sum(bool(registry()[d["action"]].asks) for d in record["deeds"][deed + 1 :])
     evidence = {
         "values": {name: spoken(value) for name, value in t.values.items()},
@@ -115,8 +117,8 @@ def request(record: Record, deed: int, transition: Transition, lifetime: float) 
         member=t.member,
         trip_step=t.step,
         onset=t.onset,
-        issued_at=record["at"],
-        expires_at=record["at"] + lifetime,
+        issued_at=issued,
+        expires_at=issued + lifetime,
         params=asked.action.requested(asked.arguments),
         reason=t.message,
         evidence=evidence,
@@ -139,7 +141,7 @@ def transition_of(record: Record) -> Transition:
     return Transition(
         told["run"], told["attempt"], told["rule"], told["member"], told["step"], told["onset"],
         Level.parse(told["from"]), Level.parse(told["to"]), told["reason"], told["message"], values,
-        _number(told["margin"]), told["policy"], told["digest"], _number(record["time"]),
+        _number(told["margin"]), told["policy"], told["digest"], _number(record.get("time")),
     )  # fmt: skip
 
 

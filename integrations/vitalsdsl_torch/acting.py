@@ -158,10 +158,10 @@ class Acting:
     def _refusal(self, one: Asked) -> str:
         if self._is_stale(one):
             return f"stale_segment: it is about attempt {one.segment}, and this is {self._history.attempt}"
+        if one.action == "resume":  # a person's clock may be any: it holds for as long as the run is paused
+            return "" if self._history.is_paused else "the run is not paused"
         if one.expires_at < time.time():
             return "expired"
-        if one.action == "resume":
-            return "" if self._history.is_paused else "the run is not paused"
         is_pause_instead = one.action == "rollback" and "pause" in self._allow
         if one.action not in self._allow and not is_pause_instead:
             return f"not_allowed: `{one.action}` is not among what the guard allows"

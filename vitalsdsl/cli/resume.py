@@ -9,7 +9,7 @@ import click
 
 from vitalsdsl.cli.app import whoami
 from vitalsdsl.cli.options import control_option, run_argument
-from vitalsdsl.control import LIFETIME, control_of
+from vitalsdsl.control import control_of
 from vitalsdsl.diagnostic import printable
 
 
@@ -22,10 +22,9 @@ def command(run: str, reason: str, control: str | None) -> None:
 
     The channel is --control, or VITALS_CONTROL. Its answer shows in `vitals requests RUN`.
     """
-    now = time.time()
     request = {
         "id": str(uuid.uuid4()), "run": run, "action": "resume", "author": whoami(), "reason": reason,
-        "issued_at": now, "expires_at": now + LIFETIME,
+        "issued_at": time.time(),
     }  # fmt: skip
     channel = control_of(run, control)
     if not channel.is_known:
