@@ -608,6 +608,21 @@ def test_a_request_is_dated_by_the_run_s_own_clock(tmp_path: Path, newest: float
     assert again.requests == [request]
 
 
+def test_what_is_left_at_the_end_of_a_run_is_said_once_however_often_it_is_looked_at(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    failing: set[tuple[str, str]] = set()
+    slow = Retry(attempts=5, first=10.0, most=10.0)
+    for _ in range(3):
+        port = Memory(failures=-1)
+        acts = dispatcher(
+            three(), port, journal=Journal(tmp_path / "j"), start_worker=True, retry=slow, failing=failing
+        )
+        acts.take([change("a", 10, O)])
+        assert not acts.close(0.2)
+    assert caplog.text.count("are not done (waiting for memory)") == 1
+
+
 # ---------------------------------------------------------------- properties
 
 LIMITED = "limit rollback 2 per 60 steps\nlimit pause 3 per 100 steps\n"

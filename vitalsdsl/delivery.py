@@ -77,6 +77,9 @@ class Outcome:
 
 _OPEN = Outcome("")
 
+_AT_THE_END = "the end of a run"
+"""Among what was said of ports: that something was left for them."""
+
 
 class _Added(Enum):
     """What became of a job that was to wait."""
@@ -116,6 +119,11 @@ class Delivery:
     @property
     def is_over(self) -> bool:
         return self._over.is_set()
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether nothing waits to be done."""
+        return self._pending == 0
 
     def submit(self, records: list[Record], jobs: list[Job]) -> None:
         """Queue records to be written, and after them jobs to be done. Returns at once."""
@@ -157,8 +165,9 @@ class Delivery:
             self._changed.notify_all()
         for lane in self._lanes.values():
             lane.wake()
-        if not done:
-            waiting = ", ".join(sorted(name for name, lane in self._lanes.items() if lane.is_busy)) or "the journal"
+        waiting = ", ".join(sorted(name for name, lane in self._lanes.items() if lane.is_busy)) or "the journal"
+        if not done and (waiting, _AT_THE_END) not in self._failing:
+            self._failing.add((waiting, _AT_THE_END))
             logger.warning("vitals: the run is over and %d things are not done (waiting for %s)", left, waiting)
         return done
 
