@@ -156,6 +156,7 @@ class Watcher:
     target: str
     environment: dict[str, str]
     home: str = "home"
+    control: str = ""
     factor: float = 60.0
     asked: float = compressed.MOST
     more: tuple[str, ...] = ()
@@ -164,11 +165,13 @@ class Watcher:
 
     def start(self) -> None:
         words = ["watch", str(self.folder / "trial.vitals"),
-                 self.target, "--home", str(self.folder / self.home), "--control", str(self.folder / "control"),
+                 self.target, "--home", str(self.folder / self.home),
+                 "--control", self.control or str(self.folder / "control"),
                  "--format", "jsonl", *self.more]  # fmt: skip
         self.process = _FORKS.Process(
-            target=watching, args=(words, (self.factor, self.asked), self.environment, self.folder, self.out, self.log)
-        )
+            target=watching, args=(words, (self.factor, self.asked), self.environment, self.folder, self.out, self.log),
+            daemon=True,  # it ends with who started it
+        )  # fmt: skip
         self.process.start()
 
     @property
@@ -289,6 +292,11 @@ def replayed(folder: Path, env: Mapping[str, str], reference: str) -> list[dict[
     return [line for line in lines if line.get("type") == "transition"]
 
 
+def levels(transitions: list[dict[str, Any]]) -> dict[str, int]:
+    """Where the rules stand after these transitions: 0 for green to 3 for red."""
+    return {t["rule"]: ["green", "yellow", "orange", "red"].index(t["to"]) for t in transitions}
+
+
 def acts(transition: Mapping[str, Any]) -> bool:
     """Whether people are told of it."""
     order = ["green", "yellow", "orange", "red"]
@@ -318,10 +326,15 @@ class Reckoning:
         )
         self.expect(not more, f"{watcher.home}: run {run}: {len(more)} transitions that the replay does not have")
 
-    def asked(self, control: Path, run: str, wanted: list[dict[str, Any]]) -> None:
-        """One request for each transition to orange or red: files whose names are their ids."""
+    def asked(
+        self, control: Path, run: str, wanted: list[dict[str, Any]], tags: Mapping[str, str] | None = None
+    ) -> None:
+        """One request for each transition to orange or red: files, or tags of the run, whose names are their ids."""
         folder = control / file_name(run) / "requests"
-        found = [json.loads(path.read_text("utf-8")) for path in sorted(folder.glob("*.json"))]
+        if tags is None:
+            found = [json.loads(path.read_text("utf-8")) for path in sorted(folder.glob("*.json"))]
+        else:
+            found = [json.loads(text) for name, text in tags.items() if name.startswith("vitals.request.")]
         due = Counter((t["step"], t["attempt"]) for t in wanted if acts(t) and t["to"] in ("orange", "red"))
         have = Counter((r["trip_step"], r["segment"]) for r in found)
         self.counts["requests"] += len(found)
@@ -344,6 +357,11 @@ class Reckoning:
             print(f"  WRONG: {text}")
         print("  all is as it should be" if not self.wrong else f"  {len(self.wrong)} things are wrong")
         return bool(self.wrong)
+
+
+def tags_of(uri: str, run: str) -> dict[str, str]:
+    found = requests.get(f"{uri}/api/2.0/mlflow/runs/get", params={"run_id": run}, timeout=60).json()
+    return {tag["key"]: tag["value"] for tag in found["run"]["data"]["tags"]}
 
 
 def artifact(uri: str, run: str, path: str) -> list[dict[str, Any]]:
