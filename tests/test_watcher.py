@@ -18,7 +18,7 @@ from acting import change, dispatcher
 from feeding import ScriptedRun, ScriptedTarget, as_plain, rows
 
 import vitalsdsl as vitals
-from vitalsdsl import delivery, troubles, watched, watcher
+from vitalsdsl import delivery, dispatch, troubles, watched, watcher
 from vitalsdsl.control import ControlFolder
 from vitalsdsl.dispatch import Dispatcher
 from vitalsdsl.errors import RunGone, TrackerError
@@ -31,6 +31,7 @@ from vitalsdsl.rules import Level
 from vitalsdsl.store import Store
 from vitalsdsl.stream import Stream
 from vitalsdsl.tracker import Ability, Alert, Port
+from vitalsdsl.verdict import Transition
 from vitalsdsl.watched import Reading, Watched
 from vitalsdsl.watcher import Assignment, Shows, Watcher
 
@@ -318,6 +319,28 @@ def test_a_dead_watcher_of_this_machine_holds_nothing(tmp_path: Path) -> None:
     store = Store(tmp_path / "db")
     assert store.lease("u", "d", f"{os.uname().nodename}:{dead}:x", 1000.0)
     assert store.lease("u", "d", f"{os.uname().nodename}:{os.getpid()}:y", 1001.0)
+
+
+class _Robbed(Memory):
+    """A run's list that another writer overwrites each time that something has been added."""
+
+    is_contested = True
+
+    def record(self, transitions: Sequence[Transition]) -> None:
+        super().record(transitions)
+        self.transitions.clear()
+
+
+@pytest.mark.parametrize("once", [False, True])
+def test_a_run_that_is_over_is_left_only_when_its_lists_were_looked_at_once_more(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, once: bool
+) -> None:
+    monkeypatch.setattr(dispatch, "CHECK_AFTER", 0.05)
+    events, p = noisy(3), policy()
+    run = ScriptedRun("a", events, port=_Robbed())
+    run.go_on(over=True)
+    Watcher([Assignment(ScriptedTarget(run), p)], tmp_path).run(once=once)
+    assert [t.id for t in run.port.transitions] == [t.id for t in _replayed(events, p)] != []
 
 
 class _Papers(Port):

@@ -67,7 +67,8 @@ _dice = random.Random()
 class _Run:
     """A run that is known, and how it goes with it. `watched` is there while it is read, and given up when it ends.
 
-    `due` is when it is read next, by the monotonic clock; infinity while it is being read, or is not to be.
+    `due` is when it is read next, by the monotonic clock; infinity while it is being read, or is not to be. One that is over
+    `waits` once, for a last look at what was put on it.
     """
 
     search: Search
@@ -80,7 +81,7 @@ class _Run:
     is_settled: bool = False
     has_answered: bool = False
     is_elsewhere: bool = False
-    has_waited: bool = False
+    waits: bool = False
     quiet: int = 0
     looks: int = 0
     leased: float = -LEASE
@@ -202,7 +203,7 @@ class Watcher:
     def _all_done(self) -> bool:
         if self._flights or self._ends or not self._runs or any(s.assignment.target.is_open for s in self._searches):
             return False
-        return all(run.is_off or run.is_over for run in self._runs.values())
+        return all(run.is_off or (run.is_over and not run.waits) for run in self._runs.values())
 
     def _gives_up(self) -> bool:
         """Whether nothing has answered for so long that a watcher that is to end should end."""
@@ -380,11 +381,11 @@ class Watcher:
         run.is_over = reading.is_over
         if reading.more:
             self._schedule(run, 0.0)
-        elif reading.is_over and run.watched.is_unchecked and not run.has_waited:
-            run.has_waited = True
+        elif reading.is_over and run.watched.is_unchecked and not run.waits:
+            run.waits = True
             self._schedule(run, dispatch.CHECK_AFTER)
         elif reading.is_over:
-            run.has_waited = False
+            run.waits = False
             self._end(run)
         elif not once:
             between = run.feed.interval
