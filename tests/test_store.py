@@ -208,6 +208,17 @@ def test_on_a_full_disk_the_last_bookmark_stays_whole(tmp_path: Path) -> None:
     assert store.bookmark("u", "d") == Bookmark({"at": 3}, {"x": 3})
 
 
+def test_a_disk_that_fills_up_within_a_visit_is_called_by_its_name_and_forgets_the_visit(tmp_path: Path) -> None:
+    store = Store(tmp_path / "db")
+    (pages,) = store._db.execute("PRAGMA page_count").fetchone()
+    store._db.execute(f"PRAGMA max_page_count = {pages}")
+    with pytest.raises(StateError, match="database or disk is full"):
+        store.visited("t", "d", 1.0, [f"{number} {'x' * 500}" for number in range(20_000)])
+    store._db.execute("PRAGMA max_page_count = 100000")
+    store.visited("t", "d", 2.0, ["a"])
+    assert store.visit("t", "d").begun == {"a"} and store.visit("t", "d").first == 2.0
+
+
 def test_one_that_can_only_be_read_is_read_and_the_rest_is_said(tmp_path: Path) -> None:
     store = Store(tmp_path / "watch.db")
     store.keep("u", "d", Bookmark({"at": 1}, None))
