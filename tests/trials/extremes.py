@@ -30,6 +30,7 @@ from tests.trials.scene import (
     Watcher,
     artifact,
     environment,
+    losses,
     mlflow_server,
     prepare,
     replayed,
@@ -62,9 +63,16 @@ class Scene:
 
     def trained(self, experiment: str, seed: int, steps: int) -> str:
         """A run that is over."""
-        training = Training(self.server.uri, experiment, seed, steps, 0.0)
-        training.run()
-        return training.run_id
+        made = self.post("runs/create", experiment_id=experiment, start_time=BEGAN, run_name="a \"run\" <b>\n'x'")
+        run = str(made["run"]["info"]["run_id"])
+        rows = list(enumerate(losses(seed, steps)))
+        for first in range(0, steps, 400):
+            self.post("runs/log-batch", run_id=run, metrics=[
+                {"key": key, "value": value, "timestamp": BEGAN + 1000 * step, "step": step}
+                for step, row in rows[first : first + 400] for key, value in row.items()
+            ])  # fmt: skip
+        self.post("runs/update", run_id=run, status="FINISHED", end_time=BEGAN + 1000 * steps)
+        return run
 
     def watch_once(self, target: str, home: str) -> Watcher:
         """Read all up to now, and end."""
@@ -113,10 +121,13 @@ def a_home_without_room(scene: Scene) -> None:
         scene.say("a home of 128 KiB that fills up")
         (scene.folder / "small" / "ballast").write_bytes(bytes(72 * 1024))
         scene.watch_once("mlflow:experiments/full", "small")
-        scene.lists(run, "a home that fills up")
         scene.say("... and has room again")
         (scene.folder / "small" / "ballast").unlink()
-        scene.watch_once("mlflow:experiments/full", "small")
+        watcher = Watcher(scene.folder, f"mlflow:{run}", scene.environment, "small")
+        watcher.start()
+        assert watcher.process is not None
+        watcher.process.join(600)  # it ends by itself, as the run is over
+        scene.reckoning.expect(watcher.process.exitcode == 0, "a home that has room again: it ends")
         scene.lists(run, "a home that had filled up")
 
 
