@@ -152,7 +152,7 @@ def a_home_that_is_read_only(scene: Scene) -> None:
 
 
 def an_experiment_that_is_deleted(scene: Scene) -> None:
-    scene.say("an experiment that is deleted while it is watched, and restored")
+    scene.say("an experiment that is deleted while it is watched")
     experiment = scene.experiment("doomed")
     trainings = [Training(scene.server.uri, experiment, seed, 150, 0.1) for seed in (3, 4)]
     watcher = Watcher(scene.folder, "mlflow:experiments/doomed", scene.environment, "doomed")
