@@ -16,6 +16,7 @@ from vitalsdsl.tracker import Ability, Alert, PolicyCopy, Port, facts, kept_as
 from vitalsdsl.verdict import Transition
 from vitalsdsl_mlflow.headline import Headline, as_tag
 from vitalsdsl_mlflow.names import ALERTS, MAX_TAG, RULE, TRANSITIONS, alert_line, id_in, tag_name
+from vitalsdsl_mlflow.quiet import quiet
 from vitalsdsl_mlflow.tap import ours
 
 Method = TypeVar("Method", bound=Callable[..., Any])
@@ -150,7 +151,7 @@ class MlflowPort(Port):
         if path not in self._lines:
             lines: list[str] = []
             if any(file.path == path for file in self._client.list_artifacts(self._run, "vitals")):
-                with tempfile.TemporaryDirectory() as folder:
+                with tempfile.TemporaryDirectory() as folder, quiet():
                     text = Path(self._client.download_artifacts(self._run, path, folder)).read_text("utf-8")
                 lines = [line for line in text.split("\n") if line]
             self._lines[path] = lines

@@ -57,7 +57,7 @@ def run_script(
         environment["VITALS_POLICY"] = str(policy)
     return subprocess.run(
         [sys.executable, str(file), *map(str, arguments)],
-        cwd=folder, env=environment, capture_output=True, text=True, timeout=60, check=False,
+        cwd=folder, env=environment, capture_output=True, text=True, timeout=240, check=False,
     )  # fmt: skip
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import logging
+import os
 import posixpath
 import re
 import subprocess
@@ -15,6 +17,7 @@ import pytest
 from vitalsdsl_mlflow import attach
 from vitalsdsl_mlflow.names import MAX_TAG, tag_name
 from vitalsdsl_mlflow.port import MlflowPort
+from vitalsdsl_mlflow.quiet import quiet
 from vitalsdsl_mlflow.rows import LoggedPoint
 
 from tests.mlflow.runs import (
@@ -207,3 +210,17 @@ def test_a_deleted_run_is_given_up_within_the_timeout(client: Any) -> None:
     began = time.monotonic()
     attachment._attachment.end(run, timeout=0.5)
     assert time.monotonic() - began < 3
+
+
+def test_threads_that_leave_mlflow_s_talk_out_leave_it_as_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
+    bar, logger = "MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR", logging.getLogger("mlflow")
+    monkeypatch.setenv(bar, "true")
+    monkeypatch.setattr(logger, "level", logging.INFO)
+    first, second = quiet(), quiet()
+    first.__enter__()
+    second.__enter__()
+    assert (os.environ[bar], logger.level) == ("false", logging.WARNING)
+    first.__exit__(None, None, None)
+    assert (os.environ[bar], logger.level) == ("false", logging.WARNING)
+    second.__exit__(None, None, None)
+    assert (os.environ[bar], logger.level) == ("true", logging.INFO)
