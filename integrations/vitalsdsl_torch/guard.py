@@ -122,6 +122,7 @@ class Guard:
     ) -> None:
         self._ranks = ranks_of(model, rank_timeout)
         self._is_off = self._is_closed = False
+        self._look: Callable[[], Any] | None = None
         self._closing = contextlib.ExitStack()
         root = Path(folder).absolute()
         self.run = run or root.name
@@ -264,10 +265,13 @@ class Guard:
         """All ranks meet, and the first one decides. Where anything fails the guard is off, on all of them."""
         if self._is_off or self._is_closed:
             return
+        self._meet(lead, metrics)
+
+    def _meet(self, lead: Callable[[Mapping[str, object], int], None], metrics: Mapping[str, object]) -> None:
         try:
             position, heard = self._ranks.meet(self._member, metrics)
             self._member.pass_over()
-            self._ranks.together(self._member, lambda: lead(heard, position))
+            self._ranks.together(self._member, lambda: self._led(lead, heard, position))
         except BrokenOff:
             self._member.abandon()
             self.close()
@@ -282,7 +286,36 @@ class Guard:
             self._is_off = True
             logger.exception("vitals: the guard of run %s failed and is off; training goes on", self.run)
 
+    def _led(self, lead: Callable[[Mapping[str, object], int], None], metrics: Mapping[str, object], at: int) -> None:
+        lead(metrics, at)
+        said = self._look() if self._look is not None else None
+        if said is not None:
+            self._training.tell(said)
+
+    # ---------------------------------------------------------------- for those who run it in a trainer
+
+    def attend(self, look: Callable[[], Any], hear: Callable[[Any], None]) -> None:
+        """From now on `look` is called on rank 0 when a boundary is done, and what it gives, unless that is None, is
+        heard by `hear` on all ranks, before the guard returns. Whatever fails there switches the guard off."""
+        self._look, self._member.hear = look, hear
+
+    def settle(self) -> None:
+        """Have `look` called between two boundaries, or when the run is closed: all ranks call this at the same place."""
+        if not self._is_off:
+            self._meet(lambda *_: None, _NOTHING)
+
+    def fail(self) -> None:
+        """Who runs the guard on this rank cannot go on: it is off, on all ranks once they meet the next time, where this
+        one has to be as well."""
+        self._member.has_failed = True
+        self._is_off = self._ranks.count == 1
+
     # ---------------------------------------------------------------- what it knows
+
+    @property
+    def leads(self) -> bool:
+        """Whether this is rank 0, which alone decides."""
+        return self._ranks.leads
 
     @property
     def done(self) -> int:

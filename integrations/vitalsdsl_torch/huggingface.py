@@ -6,11 +6,12 @@ import functools
 import logging
 import math
 import os
-import re
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
+
+from torch.nn.parallel import DistributedDataParallel
 
 try:
     import transformers
@@ -23,15 +24,13 @@ from vitalsdsl.errors import UsageError
 from vitalsdsl.policy import LoadedPolicy, as_policy
 from vitalsdsl_torch import checkpoint
 from vitalsdsl_torch.adopted import UNFIT, Adopted, state_in
-from vitalsdsl_torch.contents import beside
+from vitalsdsl_torch.contents import beside, is_sharded
 from vitalsdsl_torch.guard import Guard, check_options
+from vitalsdsl_torch.trainer_folders import Best, Folders, folders_in
 from vitalsdsl_torch.trainer_state import Counters, Loader, Stream
 from vitalsdsl_torch.vitals import Vitals
 
 logger = logging.getLogger("vitalsdsl")
-
-_FOLDER = "checkpoint-"
-_TAKEN_BACK = "taken-back-"
 
 
 class GuardCallback(TrainerCallback):
@@ -102,14 +101,14 @@ class GuardCallback(TrainerCallback):
         if not resume:
             return resume
         if checkpoint.found(self._folder / "checkpoints"):
-            logger.warning("vitals: going on from the guard's checkpoints, not from the trainer's")
+            self._warn("going on from the guard's checkpoints, not from the trainer's")
             return None
         arguments = self._trainer.args
         if resume is True:
             last = get_last_checkpoint(arguments.output_dir)
-            sound = [path for path in self._folders() if state_in(path) not in UNFIT]
+            sound = [path for path in folders_in(arguments.output_dir) if state_in(path) not in UNFIT]
             if last is not None and state_in(Path(last)) in UNFIT and sound:
-                logger.warning("vitals: %s is %s: going on from %s", last, state_in(Path(last)), sound[-1])
+                self._warn("%s is %s: going on from %s", last, state_in(Path(last)), sound[-1])
                 resume = str(sound[-1])
         self._skips = not arguments.ignore_data_skip
         arguments.ignore_data_skip = True  # the data is gone through here, where it is known what is passed over
@@ -133,8 +132,9 @@ class GuardCallback(TrainerCallback):
             raise UsageError("a GuardCallback is for `Trainer.train` of transformers, and was called from elsewhere")
         if state.is_hyper_param_search:
             raise UsageError("a guard is for one training: trials of a search cannot share its folder")
-        if trainer.is_deepspeed_enabled or trainer.is_fsdp_enabled:
-            raise UsageError("a guard acts in a training of one process, without DeepSpeed or FSDP")
+        if trainer.is_deepspeed_enabled or trainer.is_fsdp_enabled or not _is_whole(trainer):
+            raise UsageError("a guard takes a model that each process has whole: one process or DistributedDataParallel, "
+                             "without DeepSpeed, FSDP or parts of it in parallel")  # fmt: skip
         state.num_train_epochs = self._epochs
         if self._skips:
             self._stream.skip_to(self._stream.after(state.global_step))
@@ -151,12 +151,13 @@ class GuardCallback(TrainerCallback):
         )  # fmt: skip
         if self._vitals is not None:
             self._vitals.follow(self.guard)
-        self._adopted = Adopted(self.guard.run, self.guard.health)
-        self._adopted.find([*self._folders(), *self._folders(_TAKEN_BACK)])
-        self._limit = args.save_total_limit
-        args.save_total_limit = None  # from here on it is pruned here
+        self._folders = None
+        if self.guard.leads:
+            self._folders = Folders(trainer, Adopted(self.guard.run, self.guard.health), args.save_total_limit)
+            args.save_total_limit = None  # from here on it is pruned here
+        self.guard.attend(self._settle, self._hear_best)
         if self.guard.done >= state.max_steps:
-            logger.warning("vitals: all %d steps are trained", state.max_steps)
+            self._warn("all %d steps are trained", state.max_steps)
             self._stream.end = 0
         self._arrive()
 
@@ -195,6 +196,9 @@ class GuardCallback(TrainerCallback):
 
     def _metrics(self) -> dict[str, Any]:
         """Those of the update that was made: the only place where the device is waited for."""
+        assert self.guard is not None
+        if self._vitals is not None and self.guard.detail:
+            self._vitals.detail(steps=1, every=1)
         out = {**self._late, "learning_rate": float(self._rate), "epoch": self._trainer.state.epoch}
         for name, value in (("loss", self._loss), ("grad_norm", self._norm)):
             if value is not None:
@@ -207,6 +211,8 @@ class GuardCallback(TrainerCallback):
     def on_step_end(self, args: Any, state: Any, control: Any, **named: Any) -> None:
         self._is_due = True
         self._safely(self._step_ends, state, control)
+        if control.should_training_stop:
+            self._boundary()  # which is behind it, unless something failed on the way
 
     def _step_ends(self, state: Any, control: Any) -> None:
         stream = self._stream
@@ -254,84 +260,61 @@ class GuardCallback(TrainerCallback):
     def _batches(self) -> Iterator[Any]:
         """What the trainer draws in an epoch of its own."""
         while True:
-            self._safely(self._boundary)
+            self._boundary()
             try:
                 yield next(self._stream)
             except StopIteration:
                 return
 
     def _boundary(self) -> None:
+        """Where all ranks meet: none stays away from it, whatever failed."""
         if not self._is_due or self.guard is None:
             return
         self._is_due = False
         attempt = self.guard.attempt
-        if self._vitals is not None and self.guard.detail:
-            self._vitals.detail(steps=1, every=1)
-        self.guard.step(self._metrics())
+        self.guard.step(self._safely(self._metrics) or {})
         if self.guard.attempt != attempt:
-            self._arrive()
-        self._settle()
+            self._safely(self._arrive)
 
-    def _safely(self, act: Callable[..., None], *arguments: Any) -> None:
+    def _safely(self, act: Callable[..., Any], *arguments: Any) -> Any:
+        """What it gives; None where it fails, and where anything has before."""
         if self._is_off:
-            return
+            return None
         try:
-            act(*arguments)
+            return act(*arguments)
         except Exception:  # as in Guard: nothing may end a training run
             self._is_off = True
             logger.exception("vitals: the guard of %s failed and is off; training goes on", self._folder)
+            if self.guard is not None:
+                self.guard.fail()
+            return None
+
+    def _warn(self, text: str, *arguments: Any) -> None:
+        if self._trainer.args.process_index == 0:
+            logger.warning(f"vitals: {text}", *arguments)
 
     # ---------------------------------------------------------------- the trainer's own checkpoints
-
-    def _folders(self, prefix: str = _FOLDER) -> list[Path]:
-        """Those that lie in the trainer's folder, the oldest first."""
-        found = Path(self._trainer.args.output_dir).absolute().glob(f"{prefix}*")
-        return sorted((path for path in found if _step_of(path) is not None), key=lambda path: _step_of(path) or 0)
 
     def on_save(self, args: Any, state: Any, control: Any, **named: Any) -> None:
         self._safely(self._saved, state.global_step)
 
     def _saved(self, step: int) -> None:
         assert self.guard is not None
-        self._adopted.add(Path(self._trainer.args.output_dir).absolute() / f"{_FOLDER}{step}", step, self.guard.attempt)
-        self._settle()
-        if self._limit is None or self._limit <= 0:
-            return
-        best = self._trainer.state.best_model_checkpoint
-        kept = {Path(best).absolute()} if best is not None else set()
-        line = [*self._folders(_TAKEN_BACK), *self._folders()]
-        for path in self._adopted.victims(line, self._limit, kept):
-            self._adopted.remove(path)
+        if self._folders is not None:
+            self._folders.saved(step, self.guard.attempt)
+        self.guard.settle()
+        if self._folders is not None:
+            self._folders.prune()
 
-    def _settle(self) -> None:
-        if not self._adopted.settle():
-            return
-        for one in self._adopted.taken_back():
-            if one.path.name.startswith(_FOLDER):  # by that name the trainer would take it for its last
-                self._adopted.rename(one, one.path.with_name(f"{_TAKEN_BACK}{one.step}-{one.attempt}"))
-        best = self._trainer.state.best_model_checkpoint
-        if best is not None and self._adopted.state(Path(best).absolute()) in UNFIT:
-            self._choose_best()
+    def _settle(self) -> Best | None:
+        """Asked by the guard on the rank that decides."""
+        return self._folders.settle() if self._folders is not None else None
 
-    def _choose_best(self) -> None:
-        """The best one turned out to be suspect: take the best of the others, by what was logged of them."""
-        state, args = self._trainer.state, self._trainer.args
-        name = str(args.metric_for_best_model)
-        name = name if name.startswith("eval_") else f"eval_{name}"
-        paths = {_step_of(path): path for path in self._folders() if self._adopted.state(path) not in UNFIT}
-        rated = [(row[name], row["step"]) for row in state.log_history if name in row and row["step"] in paths]
-        said = state.best_model_checkpoint
-        if rated:
-            state.best_metric, state.best_global_step = (max if args.greater_is_better else min)(rated)
-            state.best_model_checkpoint = str(paths[state.best_global_step])
-        else:
-            state.best_metric = state.best_global_step = state.best_model_checkpoint = None
-        logger.warning("vitals: %s is suspect and not the best any more; now: %s", said, state.best_model_checkpoint)
-
-
-def _step_of(path: Path) -> int | None:
-    said = re.fullmatch(rf"(?:{_FOLDER}|{_TAKEN_BACK})(\d+)(?:-\d+)?", path.name)
-    return int(said[1]) if said and path.is_dir() else None
+    def _hear_best(self, best: Best) -> None:
+        """Told by the guard on each rank: the best one turned out to be unfit, and this is the best of the others."""
+        state = self._trainer.state
+        self._warn("%s is suspect and not the best any more; now: %s", state.best_model_checkpoint, best.path)
+        state.best_metric, state.best_global_step, state.best_model_checkpoint = best
 
 
 class _Guarded:
@@ -363,6 +346,14 @@ class _Guarded:
 
     def log(self, logs: dict[str, Any], *given: Any, **named: Any) -> None:
         super().log(self.vitals_guard.logs(logs), *given, **named)  # type: ignore[misc]
+
+
+def _is_whole(trainer: Any) -> bool:
+    """Whether each process has all of the model, and trains it on batches of its own."""
+    if trainer.args.world_size == 1:
+        return True
+    is_split = any(is_sharded(one) for one in trainer.model.parameters())
+    return isinstance(trainer.model_wrapped, DistributedDataParallel) and not is_split
 
 
 def _introduce() -> None:

@@ -6,7 +6,7 @@ import copy
 import importlib
 import logging
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -27,8 +27,11 @@ class Member:
     """What this rank has of a training, and what it does between two updates when all ranks are told to.
 
     `done` counts the updates that are in the model, `lived` all ever made; `attempt`, `skipped` and the rate's course
-    are what the first rank's history says. `state` is the checkpoint that was read last, until it is put back.
+    are what the first rank's history says. `state` is the checkpoint that was read last, until it is put back. `hear` is
+    called with what the first rank has to say beside its decisions; where `has_failed`, the guard is to be off.
     """
+
+    hear: Callable[[Any], None]
 
     def __init__(self, contents: Contents, data: Seekable | None, rate: RateFactor, ranks: Ranks, root: Path) -> None:
         self.contents, self.data, self.rate = contents, data, rate
@@ -36,6 +39,7 @@ class Member:
         self.skipped: list[tuple[int, int]] = []
         self._course = Course()
         self.state: State | None = None
+        self.has_failed = False
         self._ranks = ranks
         self._root = root / "checkpoints"
         self._staged: State = {}

@@ -153,13 +153,13 @@ class Group:
         self._mine.copy_(torch.tensor(self._here(member, metrics), dtype=torch.float64))
         self._talk(distributed.all_gather, self._all, self._mine)
         told = [Boundary(*one.tolist()) for one in self._all]
+        failed = [at for at, one in enumerate(told) if one.failed]
+        if failed:  # then its steps may be counted no more
+            raise Switched(f"it failed on {_listed(failed)}")
         if len({one.step for one in told}) > 1:
             where = ", ".join(f"rank {at} at {one.step:.0f}" for at, one in enumerate(told))
             logger.error("vitals: the ranks are not at the same step (%s): the processes end with code %d", where, BROKEN_OFF)  # fmt: skip
             raise BrokenOff
-        failed = [at for at, one in enumerate(told) if one.failed]
-        if failed:
-            raise Switched(f"it failed on {_listed(failed)}")
         if any(one.odd for one in told):
             metrics = self._with_odd(metrics)
         return int(max(one.position for one in told)), metrics
@@ -167,7 +167,7 @@ class Group:
     def _here(self, member: Any, metrics: Mapping[str, object]) -> Boundary:
         try:
             odd = not self.leads and bool(odd_ones(metrics))
-            return Boundary(member.done, member.position, float(odd))
+            return Boundary(member.done, member.position, float(odd), float(member.has_failed))
         except Exception:  # the others must not wait for this rank
             logger.exception("vitals: the guard failed on rank %d", self.rank)
             return Boundary(member.done, 0, failed=1.0)

@@ -104,6 +104,10 @@ class Training:
         """More is to be measured up to a step."""
         self._each("look_closer", until)
 
+    def tell(self, said: Any) -> None:
+        """Something beside its decisions, for those who run the guard in a trainer."""
+        self._each("hear", said)
+
     def still_waiting(self) -> None:
         """Nothing is decided yet, and nobody is to give up."""
         self._ranks.wait()

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import logging
 import multiprocessing
 import os
 import signal
+import sys
 import time
 import uuid
 from collections.abc import Callable
@@ -109,8 +111,26 @@ def played(out: str, rank: int, play: Callable[..., Any], arguments: dict[str, A
     return code
 
 
+def mother(out: str, modules: list[str], pipes: list[Any]) -> None:
+    """A process that loads what takes long, once for all ranks, and gives birth to them then."""
+    for name in modules:
+        importlib.import_module(name)
+    ranks = [
+        multiprocessing.get_context("fork").Process(target=on_rank, args=(rank, len(pipes), out, pipe), daemon=True)
+        for rank, pipe in enumerate(pipes)
+    ]
+    for one in ranks:
+        one.start()
+    for pipe in pipes:
+        pipe.close()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit())  # which ends the ranks
+    for one in ranks:
+        one.join()
+
+
 def on_rank(rank: int, count: int, out: str, orders: Any) -> None:
     """A process: plays what comes by its pipe, until that is None; or until one ends it."""
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
     os.environ["VITALS_HOME"] = str(Path(out) / "home")
     torch.set_num_threads(1)
     if count > 1:
@@ -146,9 +166,9 @@ class Outcome:
 
 
 class Company:
-    """Processes of one group, which play one part after another together."""
+    """Processes of one group, which play one part after another together. `modules` are loaded before they are begun."""
 
-    def __init__(self, place: Path, count: int) -> None:
+    def __init__(self, place: Path, count: int, modules: list[str] | None = None) -> None:
         place.mkdir(parents=True)
         self.place, self.count = place, count
         self._played = 0
@@ -157,8 +177,11 @@ class Company:
         self.processes = [
             context().Process(target=on_rank, args=(rank, count, str(place), theirs)) for rank, (_, theirs) in enumerate(pipes)
         ]  # fmt: skip
-        for process, (_, theirs) in zip(self.processes, pipes):
+        if modules is not None:
+            self.processes = [context().Process(target=mother, args=(str(place), modules, [one for _, one in pipes]))]
+        for process in self.processes:
             process.start()
+        for _, theirs in pipes:
             theirs.close()
 
     def begin(self, play: Callable[..., Any], **arguments: Any) -> Path:
@@ -185,7 +208,7 @@ class Company:
 
     def dismiss(self) -> None:
         for process in self.processes:
-            process.kill()
+            process.terminate()
             process.join()
 
 
