@@ -63,6 +63,11 @@ class Adopted:
         known = self._known.get(Path(path))
         return known.state if known is not None else ""
 
+    @property
+    def states(self) -> dict[str, str]:
+        """What is known of each, by its path."""
+        return {str(one.path): one.state for one in self._known.values()}
+
     def settle(self) -> bool:
         """See what is known of each now, and write down what has changed: whether anything has."""
         changed = False

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch.nn.parallel import DistributedDataParallel
 
 try:
     import lightning.pytorch as pl
@@ -17,12 +18,14 @@ try:
 except ImportError as missing:
     raise ImportError("this needs lightning: pip install 'vitalsdsl[lightning]'") from missing
 
+from vitalsdsl.errors import UsageError
 from vitalsdsl.policy import LoadedPolicy, as_policy
 from vitalsdsl_torch import checkpoint
 from vitalsdsl_torch.adopted import UNFIT, Adopted
-from vitalsdsl_torch.contents import beside
+from vitalsdsl_torch.contents import beside, is_sharded
 from vitalsdsl_torch.guard import Guard, check_options
 from vitalsdsl_torch.lightning_state import Counters, Place
+from vitalsdsl_torch.ring import TAKEN_BACK
 from vitalsdsl_torch.vitals import Vitals
 
 logger = logging.getLogger("vitalsdsl")
@@ -69,10 +72,14 @@ class GuardCallback(pl.Callback):
 
     def on_fit_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         if trainer.ckpt_path and checkpoint.found(self._folder / "checkpoints"):
-            logger.warning("vitals: going on from the guard's checkpoints, not from %s", trainer.ckpt_path)
+            if trainer.is_global_zero:
+                logger.warning("vitals: going on from the guard's checkpoints, not from %s", trainer.ckpt_path)
             trainer._checkpoint_connector._loaded_checkpoint = {}
 
     def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        if not _is_whole(trainer, pl_module):
+            raise UsageError("a guard takes a model that each process has whole: one process or DistributedDataParallel, "
+                             "without DeepSpeed, FSDP or parts of it in parallel")  # fmt: skip
         self._place, self._counters = Place(trainer), Counters(trainer)
         self._place.watch()
         self._is_off = False
@@ -82,6 +89,7 @@ class GuardCallback(pl.Callback):
         self._late: dict[str, Any] = {}
         self._beside: dict[str, float] = {}
         self._spared: set[Path] = set()
+        self._verdicts: dict[str, str] = {}
         schedulers = {f"scheduler {at}": one.scheduler for at, one in enumerate(trainer.lr_scheduler_configs)}
         scaler = getattr(trainer.precision_plugin, "scaler", None)
         options = dict(self._options)
@@ -97,10 +105,11 @@ class GuardCallback(pl.Callback):
         )  # fmt: skip
         self._counters.is_under_way = True
         self._stepped = trainer.global_step
-        self._adopted = Adopted(self.guard.run, self.guard.health)
+        self._adopted = Adopted(self.guard.run, self.guard.health)  # of use on the rank that decides
         for one in trainer.checkpoint_callbacks:
-            if getattr(one, "dirpath", None):
+            if getattr(one, "dirpath", None) and self.guard.leads:
                 self._adopted.find(Path(one.dirpath).absolute().glob("*.ckpt"))
+        self.guard.attend(self._settle, self._verdicts.update)
         self._save, self._remove = trainer.save_checkpoint, trainer.strategy.remove_checkpoint
         trainer.save_checkpoint = self._saved
         trainer.strategy.remove_checkpoint = self._removed
@@ -110,11 +119,14 @@ class GuardCallback(pl.Callback):
 
     def on_train_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         if self.guard is not None:
-            self._safely(self._settle, trainer)
             self.guard.save()
+            self._safely(self._rate_all, trainer)
         self._leave(trainer)
 
     def on_exception(self, trainer: pl.Trainer, pl_module: pl.LightningModule, exception: BaseException) -> None:
+        if isinstance(exception, SystemExit):
+            # The other processes end as this one does, and their launcher would kill it for that.
+            getattr(trainer.strategy.launcher, "procs", []).clear()
         self._leave(trainer)
 
     def _leave(self, trainer: pl.Trainer) -> None:
@@ -169,44 +181,56 @@ class GuardCallback(pl.Callback):
     def on_train_batch_end(
         self, trainer: pl.Trainer, pl_module: pl.LightningModule, outputs: Any, batch: Any, batch_idx: int
     ) -> None:
-        self._safely(self._batch_ends, trainer, pl_module, outputs)
+        metrics = self._safely(self._batch_ends, trainer, pl_module, outputs)
+        if trainer.global_step == self._stepped or self.guard is None:
+            return
+        attempt = self.guard.attempt
+        self.guard.step(metrics or {})  # where all ranks meet: none stays away from it, whatever failed
+        if trainer.max_steps != -1 and trainer.global_step >= trainer.max_steps:
+            self.guard.is_over(self.guard.done)
+        self._stepped = trainer.global_step
+        self._safely(self._update_ends, trainer, self.guard.attempt != attempt)
 
-    def _batch_ends(self, trainer: pl.Trainer, module: pl.LightningModule, outputs: Any) -> None:
+    def _batch_ends(self, trainer: pl.Trainer, module: pl.LightningModule, outputs: Any) -> dict[str, Any]:
+        """Gives the metrics of an update, where one was made."""
         loss = outputs.get("loss") if isinstance(outputs, dict) else outputs
         if isinstance(loss, torch.Tensor):
             self._loss.append(loss.detach())
         if self._vitals is not None:
             self._vitals.micro_batch()
         if trainer.global_step == self._stepped or self.guard is None:
-            return
+            return {}
         if self._vitals is not None:
             if self.guard.detail:
                 self._vitals.detail(steps=1, every=1)
             measured = self._vitals.step(epoch=self._passed(trainer), data_pos=self._place.position)
             self._beside |= measured
             self._late |= measured
-        attempt = self.guard.attempt
-        self.guard.step(self._metrics(trainer, module.automatic_optimization))
-        if trainer.max_steps != -1 and trainer.global_step >= trainer.max_steps:
-            self.guard.is_over(self.guard.done)
-        if self.guard.attempt != attempt:
+        return self._metrics(trainer, module.automatic_optimization)
+
+    def _update_ends(self, trainer: pl.Trainer, went_back: bool) -> None:
+        assert self.guard is not None
+        if went_back:
             self._late.clear()
             self._place.end_epoch()
-        self._stepped = trainer.global_step
         if trainer.log_every_n_steps and self.guard.done % trainer.log_every_n_steps == 0:
             beside, self._beside = self._beside | self.guard.metrics, {}
             for one in trainer.loggers:
                 one.log_metrics(beside, step=trainer.fit_loop.epoch_loop._batches_that_stepped)
-        self._settle(trainer)
+        self._rate_all(trainer)
 
-    def _safely(self, act: Callable[..., None], *arguments: Any) -> None:
+    def _safely(self, act: Callable[..., Any], *arguments: Any) -> Any:
+        """What it gives; None where it fails, and where anything has before."""
         if self._is_off:
-            return
+            return None
         try:
-            act(*arguments)
+            return act(*arguments)
         except Exception:  # as in Guard: nothing may end a training run
             self._is_off = True
             logger.exception("vitals: the guard of %s failed and is off; training goes on", self._folder)
+            if self.guard is not None:
+                self.guard.fail()
+            return None
 
     # ---------------------------------------------------------------- the trainer's own checkpoints
 
@@ -214,45 +238,52 @@ class GuardCallback(pl.Callback):
         """In place of the trainer's `save_checkpoint`."""
         self._save(filepath, *given, **named)
         assert self.guard is not None
-        self._safely(self._adopted.add, Path(filepath).absolute(), self.guard.done, self.guard.attempt)
+        path = Path(filepath).absolute()
+        self._verdicts.pop(str(path), None)  # of one that had its name
+        if self.guard.leads:
+            self._safely(self._adopted.add, path, self.guard.done, self.guard.attempt)
 
     def _removed(self, filepath: Any) -> None:
         """In place of the strategy's `remove_checkpoint`: one that is worth keeping goes once another is."""
         path = Path(filepath).absolute()
-        if path in self._adopted.worth_keeping():
+        if self.guard is None or not self.guard.leads:
+            self._remove(filepath)
+        elif path in self._adopted.worth_keeping():
             self._spared.add(path)
         else:
             self._remove(filepath)
             self._safely(self._adopted.forget, path)
 
-    def _settle(self, trainer: pl.Trainer) -> None:
-        if self._adopted.settle():
-            for one in self._adopted.taken_back():
-                if not one.path.name.startswith(_TAKEN_BACK):  # so that it is no `last`, nor any other to go on from
-                    self._forgotten(trainer, one.path)
-                    self._adopted.rename(one, one.path.with_name(f"{_TAKEN_BACK}{one.attempt}-{one.path.name}"))
-            for path in self._spared - self._adopted.worth_keeping():
-                self._spared.discard(path)
-                self._remove(path)
-        for callback in trainer.checkpoint_callbacks:
-            if isinstance(callback, ModelCheckpoint) and self._state(callback.best_model_path) in UNFIT:
-                self._choose_best(callback)
+    def _settle(self) -> dict[str, str] | None:
+        """Asked by the guard on the rank that decides: what is known of which, as far as it has not been heard."""
+        self._adopted.settle()
+        states = self._adopted.states
+        for one in self._adopted.taken_back():
+            if not one.path.name.startswith(_TAKEN_BACK):  # so that it is no `last`, nor any other to go on from
+                self._adopted.rename(one, one.path.with_name(f"{_TAKEN_BACK}{one.attempt}-{one.path.name}"))
+        for path in self._spared - self._adopted.worth_keeping():
+            self._spared.discard(path)
+            self._remove(path)
+        return {path: state for path, state in states.items() if self._verdicts.get(path) != state} or None
 
     def _state(self, path: str) -> str:
-        return self._adopted.state(Path(path).absolute()) if path else ""
+        """What all ranks have heard of one."""
+        return self._verdicts.get(str(Path(path).absolute()), "") if path else ""
 
-    def _forgotten(self, trainer: pl.Trainer, path: Path) -> None:
-        """A checkpoint is not to be chosen, or pruned, by those who made it."""
+    def _rate_all(self, trainer: pl.Trainer) -> None:
+        """On each rank, by what all have heard: what was taken back is not to be chosen, or pruned, by those who made it,
+        and what is suspect is not the best."""
         for callback in trainer.checkpoint_callbacks:
             if not isinstance(callback, ModelCheckpoint):
                 continue
-            for known in [one for one in callback.best_k_models if Path(one).absolute() == path]:
+            for known in [one for one in callback.best_k_models if self._state(one) == TAKEN_BACK]:
                 del callback.best_k_models[known]
             for name in ("best_model_path", "last_model_path", "kth_best_model_path"):
-                said = getattr(callback, name)
-                if said and Path(said).absolute() == path:
+                if self._state(getattr(callback, name)) == TAKEN_BACK:
                     setattr(callback, name, "")
-            if not callback.best_model_path and callback.best_k_models:
+                    if callback.best_k_models and not callback.best_model_path:
+                        self._choose_best(callback)
+            if self._state(callback.best_model_path) in UNFIT:
                 self._choose_best(callback)
 
     def _choose_best(self, callback: Any) -> None:
@@ -261,7 +292,15 @@ class GuardCallback(pl.Callback):
         said = callback.best_model_path
         callback.best_model_path = (min if callback.mode == "min" else max)(fit, key=fit.__getitem__) if fit else ""
         callback.best_model_score = fit.get(callback.best_model_path)
-        if said:
+        if said and self.guard is not None and self.guard.leads:
             logger.warning(
                 "vitals: %s is suspect, not the best any more; now: %s", said, callback.best_model_path or "none"
             )
+
+
+def _is_whole(trainer: pl.Trainer, module: pl.LightningModule) -> bool:
+    """Whether each process has all of the model, and trains it on batches of its own."""
+    model = trainer.strategy.model
+    if any(is_sharded(one) for one in module.parameters()):
+        return False
+    return isinstance(model, DistributedDataParallel) or (trainer.world_size == 1 and model is module)

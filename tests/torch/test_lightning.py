@@ -217,7 +217,7 @@ def test_what_cannot_work_is_said_before_the_first_batch(tmp_path: Path) -> None
 
 def test_a_fault_in_what_is_ours_switches_the_guard_off_and_nothing_else(tmp_path: Path) -> None:
     run = Fitted(tmp_path, max_steps=12, bad=())
-    run.callback._settle = lambda trainer: 1 / 0  # type: ignore[method-assign, assignment]
+    run.callback._settle = lambda: 1 / 0  # type: ignore[method-assign, assignment]
     assert run.fit().trainer.global_step == 12
 
 

@@ -11,11 +11,12 @@ from typing import Any
 import pytest
 import torch
 from guarded_ranks import Company, Outcome
-from trained_ranks import transformed
+from trained_ranks import fitted, transformed
 from trainers import turns, verdict
 
 pytest.importorskip("transformers")
 pytest.importorskip("accelerate")
+pytest.importorskip("lightning.pytorch")
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="the processes are forked")
 
@@ -110,5 +111,60 @@ def test_a_fault_of_the_callback_on_one_rank_of_transformers_switches_it_off_on_
 ) -> None:
     outcome = two.play(transformed, folder=str(tmp_path / "run"), text=RED, fails=rank, max_steps=12, logging_steps=6,
                        save_strategy="steps", save_steps=1)  # fmt: skip
+    assert both(outcome)[0]["step"] == 12
+    assert all(sum("is off" in line for line in lines) >= 1 for lines in outcome.lines)
+
+
+def test_two_ranks_of_lightning_decide_as_one_process_does(tmp_path: Path, two: Company) -> None:
+    play: dict[str, Any] = {"text": RED, "bad": range(90, 100), "max_steps": 70}
+    one = fitted(str(tmp_path / "one" / "run"), **play)
+    outcome = two.play(fitted, folder=str(tmp_path / "two" / "run"), **play)
+    found = both(outcome)
+    assert turns(tmp_path / "two" / "run") == turns(tmp_path / "one" / "run")
+    (turn,) = turns(tmp_path / "two" / "run")
+    assert (turn["trip_step"], turn["step"], turn["position"]) == (48, 20, 68)
+    assert dealt(found) == one["order"] == [*range(2 * 48), *range(2 * 68, 2 * (68 + 50))]
+    assert torch.allclose(found[0]["weight"], one["weight"], atol=1e-6)
+    assert {name: found[0][name] for name in one if name not in ("order", "weight")} == {
+        name: one[name] for name in one if name not in ("order", "weight")
+    }
+    # Steps 30 and 40 are counted twice, and what the first attempt made there was taken back.
+    known = {path.name: verdict(path) for path in (tmp_path / "two" / "out").glob("*.vitals.json")}
+    assert known == {path.name: verdict(path) for path in (tmp_path / "one" / "out").glob("*.vitals.json")}
+    assert "taken back" in known.values() and not any("rule" in line for line in outcome.lines[1])
+
+
+def test_nan_on_the_second_rank_of_lightning_takes_both_back(tmp_path: Path, two: Company) -> None:
+    play = {"text": "when loss is nan -> red", "bad": [91], "loss": math.nan, "max_steps": 60}
+    found = both(two.play(fitted, folder=str(tmp_path / "run"), **play))
+    (turn,) = turns(tmp_path / "run")
+    assert (turn["trip_step"], turn["step"]) == (46, 20)
+    assert found[0]["done"] == 60 and found[0]["weight"].isfinite().all()
+
+
+def test_two_ranks_of_lightning_are_paused_and_go_on_in_the_same_order(tmp_path: Path, two: Company) -> None:
+    play: dict[str, Any] = {"max_steps": 60, "samples": 50, "shuffled": True}
+    whole = both(two.play(fitted, folder=str(tmp_path / "whole" / "run"), text=RED, **play))
+    folder, text = str(tmp_path / "part" / "run"), "when step == 37 -> orange"
+    assert two.play(fitted, folder=folder, text=text, **play).codes == [75, 75]
+    rest = both(two.play(fitted, folder=folder, text=text, **play))
+    for all_of_it, what_was_left in zip(whole, rest):
+        assert what_was_left["order"] == all_of_it["order"][37:]
+        assert torch.equal(all_of_it["weight"], what_was_left["weight"])
+        assert all_of_it["epoch"] == what_was_left["epoch"]
+
+
+def test_the_best_of_lightning_is_none_that_is_suspect_on_any_rank(tmp_path: Path, two: Company) -> None:
+    found = both(two.play(fitted, folder=str(tmp_path / "run"), text="when loss > 5 -> yellow", bad=range(116, 128),
+                          max_steps=100, scores=[5.0, 4.0, 1.0, 3.0, 3.5]))  # fmt: skip
+    assert verdict(tmp_path / "out" / "step=60.ckpt.vitals.json") == "suspect"
+    assert found[0]["best"] == found[1]["best"] == "step=80.ckpt"
+
+
+@pytest.mark.parametrize("rank", [0, 1])
+def test_a_fault_of_the_callback_on_one_rank_of_lightning_switches_it_off_on_both(
+    tmp_path: Path, two: Company, rank: int
+) -> None:
+    outcome = two.play(fitted, folder=str(tmp_path / "run"), text=RED, fails=rank, max_steps=12)
     assert both(outcome)[0]["step"] == 12
     assert all(sum("is off" in line for line in lines) >= 1 for lines in outcome.lines)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import distributed
+from torch.utils.data import DataLoader, DistributedSampler
 from trainers import SMALL, Numbers, policy
 
 
@@ -98,3 +100,54 @@ def transformed(
            for row in state.log_history]  # fmt: skip
     return {**told_of(model, callback.guard), "step": state.global_step, "epoch": state.epoch, "log": log,
             "best": Path(state.best_model_checkpoint or "").name}  # fmt: skip
+
+
+def fitted(
+    folder: str, text: str, bad: Any = (), loss: float = 10.0, *, samples: int = 1_000, shuffled: bool = False,
+    guard: Any = None, fails: int = -1, scores: Any = (), **arguments: Any,
+) -> dict[str, Any]:  # fmt: skip
+    """By a Lightning trainer, as `transformed`. Where there are `scores`, validation says one each twenty updates."""
+    import lightning.pytorch as pl
+    from lightning.pytorch.callbacks import ModelCheckpoint
+    from vitalsdsl_torch.lightning import GuardCallback
+
+    logging.getLogger("lightning.pytorch").setLevel(logging.ERROR)
+    _, count = environment()
+    pl.seed_everything(0, verbose=False)
+    torch.set_num_threads(1)
+
+    class Module(pl.LightningModule):  # type: ignore[misc, name-defined]
+        def __init__(self) -> None:
+            super().__init__()
+            self.net = Shared(bad, loss)
+            self.scores = iter(scores)
+
+        def training_step(self, number: Any, at: int) -> Any:
+            return self.net(number)["loss"]
+
+        def validation_step(self, number: Any, at: int) -> None:
+            self.log("val_loss", next(self.scores))
+
+        def configure_optimizers(self) -> Any:
+            return torch.optim.SGD(self.parameters(), lr=0.05)
+
+    module = Module()
+    callback = GuardCallback(folder=folder, **options(text, guard))
+    keep = ModelCheckpoint(
+        Path(folder).parent / "out", filename="{step}", save_top_k=2,
+        **{"monitor": "val_loss", "mode": "min"} if scores else {"monitor": "step", "mode": "max", "every_n_train_steps": 10},
+    )  # fmt: skip
+    if scores:
+        arguments["val_check_interval"] = 20
+    trainer = pl.Trainer(
+        accelerator="cpu", strategy="ddp" if count > 1 else "auto", devices=count, enable_progress_bar=False, logger=False,
+        enable_model_summary=False, num_sanity_val_steps=0, callbacks=[callback, keep], **arguments,
+    )  # fmt: skip
+    if fails == trainer.global_rank:
+        callback._look = lambda *_: 1 / 0  # type: ignore[method-assign, assignment]
+    # The trainer's own sampler, of many, shuffles in any case.
+    sampler = DistributedSampler(Numbers(samples), shuffle=False) if count > 1 and not shuffled else None
+    loader = DataLoader(Numbers(samples), batch_size=2 // count, shuffle=shuffled, sampler=sampler)
+    trainer.fit(module, loader, DataLoader(Numbers(count)) if scores else None)
+    return {**told_of(module.net, callback.guard), "step": trainer.global_step, "epoch": trainer.current_epoch,
+            "best": Path(keep.best_model_path).name, "kept": sorted(Path(one).name for one in keep.best_k_models)}  # fmt: skip
