@@ -199,6 +199,16 @@ def test_what_cannot_work_is_said_before_the_first_batch(tmp_path: Path, monkeyp
     with pytest.raises(UsageError, match="`every` must be 1 or more"):
         run.train()
     assert run.model.order == []
+    run = Trained(tmp_path / "parts", max_steps=10)
+
+    class Sharded(transformers.TrainerCallback):  # type: ignore[misc, name-defined]
+        def on_train_begin(self, *given: Any, **named: Any) -> None:
+            run.trainer.is_fsdp_enabled = True
+
+    run.trainer.callback_handler.callbacks.insert(0, Sharded())
+    with pytest.raises(UsageError, match="that each process has whole"):
+        run.train()
+    assert run.model.order == []
 
 
 def test_a_fault_in_what_is_ours_switches_the_guard_off_and_nothing_else(tmp_path: Path) -> None:

@@ -17,6 +17,7 @@ pl = pytest.importorskip("lightning.pytorch")
 
 from lightning.pytorch.callbacks import ModelCheckpoint  # noqa: E402
 from lightning.pytorch.loggers import CSVLogger  # noqa: E402
+from lightning.pytorch.strategies import SingleDeviceStrategy  # noqa: E402
 from vitalsdsl_torch.lightning import GuardCallback  # noqa: E402
 
 from vitalsdsl.errors import UsageError  # noqa: E402
@@ -211,6 +212,20 @@ def test_what_cannot_work_is_said_before_the_first_batch(tmp_path: Path) -> None
         GuardCallback("llm.vitals", tmp_path, alow=("pause",))
     run = Fitted(tmp_path, max_steps=10, guard={"every": 0})
     with pytest.raises(UsageError, match="`every` must be 1 or more"):
+        run.fit()
+    assert run.net.order == []
+
+
+def test_a_model_that_is_wrapped_by_others_is_refused(tmp_path: Path) -> None:
+    class Wrapping(SingleDeviceStrategy):  # type: ignore[misc]
+        """As DeepSpeed and FSDP do it."""
+
+        def setup(self, trainer: Any) -> None:
+            super().setup(trainer)
+            self.model = torch.nn.Sequential(self.model)
+
+    run = Fitted(tmp_path, max_steps=10, strategy=Wrapping(torch.device("cpu")))
+    with pytest.raises(UsageError, match="that each process has whole"):
         run.fit()
     assert run.net.order == []
 
