@@ -13,18 +13,18 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from vitalsdsl.control import CONTROL_VARIABLE, Control, control_of, is_folder
+from vitalsdsl.control import CONTROL_VARIABLE
 from vitalsdsl.errors import UsageError
 from vitalsdsl.policy import LoadedPolicy, as_policy
 from vitalsdsl.tracker import Port
 from vitalsdsl_torch.acting import Acting
+from vitalsdsl_torch.arguments import ACTIONS, channel_of, check, check_numbers, told
 from vitalsdsl_torch.contents import Contents, Stateful, beside
 from vitalsdsl_torch.data import Seekable
 from vitalsdsl_torch.exits import BrokenOff, Ended
 from vitalsdsl_torch.history import History
 from vitalsdsl_torch.limits import Limits
 from vitalsdsl_torch.lock import Lock
-from vitalsdsl_torch.mailbox import Mailbox
 from vitalsdsl_torch.member import Member
 from vitalsdsl_torch.progress import Progress
 from vitalsdsl_torch.ranks import Switched, ranks_of
@@ -35,9 +35,6 @@ from vitalsdsl_torch.rules import Rules, longest_span
 from vitalsdsl_torch.training import Training
 
 logger = logging.getLogger("vitalsdsl")
-
-ACTIONS = ("checkpoint", "detail", "lr", "pause", "rollback", "stop")
-"""What a guard can do, by the names that policies use; `detail` is `request("detail", steps: …)`."""
 
 _LEAST_PROBATION = 100
 _NOTHING: Mapping[str, object] = MappingProxyType({})
@@ -128,13 +125,13 @@ class Guard:
         self.run = run or root.name
         problem: Exception | None = None
         try:
-            _check(allow, data)
-            _check_numbers(numbers.Integral, every=every, keep=keep, milestone=milestone)
-            _check_numbers(
+            check(allow, data)
+            check_numbers(numbers.Integral, every=every, keep=keep, milestone=milestone)
+            check_numbers(
                 numbers.Integral, 0,
                 margin=margin, skip=skip, grace=grace, rewarm=rewarm, start=start, probation=probation or 0,
             )  # fmt: skip
-            _check_numbers(numbers.Real, 0, poll=poll, hold=hold or 0)
+            check_numbers(numbers.Real, 0, poll=poll, hold=hold or 0)
             optimizers = tuple(optimizer) if isinstance(optimizer, (list, tuple)) else (optimizer,)
             named = {"scheduler": scheduler, "scaler": scaler}
             others = beside({name: value for name, value in named.items() if value is not None}, extra)
@@ -144,7 +141,7 @@ class Guard:
             if self._ranks.leads:
                 loaded = as_policy(policy) if policy is not None else None
                 root.mkdir(parents=True, exist_ok=True)
-                channel = _channel(run, root, control, poll)
+                channel = channel_of(run, root, control, poll)
                 if hold is not None and channel is None:
                     raise UsageError(f"to hold a pause takes a control channel: control=, or {CONTROL_VARIABLE}")
                 if loaded is None and channel is None:
@@ -178,7 +175,7 @@ class Guard:
                     dry_run=dry_run, skip=skip, grace=grace, hold=hold, poll=min(poll, rank_timeout / 3), leave=self.close,
                 )  # fmt: skip
         except Exception as error:
-            problem = _told(error, root)
+            problem = told(error, root)
         self._begin(problem, root, start)
 
     def _begin(self, problem: Exception | None, root: Path, start: int) -> None:
@@ -190,7 +187,7 @@ class Guard:
             except Switched:
                 pass  # why, says the rank on which it failed
             except Exception as error:
-                problem = _told(error, root)
+                problem = told(error, root)
             self._ranks.agree(problem)
         except BaseException:
             self.close()
@@ -388,45 +385,3 @@ def check_options(who: str, options: Collection[str]) -> None:
     for name in options:
         if name not in known:
             raise UsageError(f"{who} has no argument `{name}`; it has {', '.join(sorted(known))}")
-
-
-def _told(error: Exception, root: Path) -> Exception:
-    """What is raised at the start: of a folder that cannot be used one line says so."""
-    if not isinstance(error, OSError):
-        return error
-    where = error.filename or root
-    told = UsageError(f"a guard cannot keep its files in {root}: {where}: {error.strerror or error}")
-    told.__cause__ = error
-    return told
-
-
-def _check_numbers(kind: Any, least: int = 1, **given: Any) -> None:
-    for name, number in given.items():
-        if not isinstance(number, kind) or isinstance(number, bool) or not number >= least:
-            whole = ", a whole number" * (kind is numbers.Integral)
-            raise UsageError(f"`{name}` must be {least} or more{whole}, not {number!r}")
-
-
-def _check(allow: Collection[str], data: Any) -> None:
-    if allow is None:
-        raise UsageError("`allow` takes the actions that are allowed, () for none, not None")
-    words = [allow] if isinstance(allow, str) else list(allow)
-    for word in words:
-        if word not in ACTIONS or isinstance(allow, str):
-            raise UsageError(
-                f"`allow` takes some of {', '.join(ACTIONS)}, not {word!r}" + " alone" * isinstance(allow, str)
-            )
-    if data is not None and not isinstance(data, Seekable):
-        raise UsageError("`data` needs `position` and `skip_to`: wrap a loader as vitalsdsl_torch.Batches(loader)")
-
-
-def _channel(run: str | None, root: Path, control: str | os.PathLike[str] | None, poll: float) -> Control | None:
-    """The control channel, if there is one. A folder is looked at between two steps, a tracker by a thread."""
-    where = os.fspath(control or os.environ.get(CONTROL_VARIABLE, ""))
-    if not where:
-        return None
-    if is_folder(where):
-        return control_of(run or root.name, where)
-    if run is None:
-        raise UsageError(f"with `{where}` as its control channel a guard has to know the tracker's own id: run=RUN_ID")
-    return Mailbox(control_of(run, where), poll)

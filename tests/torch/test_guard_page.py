@@ -8,7 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from vitalsdsl_torch.guard import ACTIONS
+from vitalsdsl_torch.arguments import ACTIONS
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "guard.md").read_text("utf-8")
