@@ -18,7 +18,7 @@ from click.testing import CliRunner, Result
 from feeding import ScriptedFeed, ScriptedRun, ScriptedTarget, rows
 
 from vitalsdsl.cli.app import vitals
-from vitalsdsl.errors import TrackerError
+from vitalsdsl.errors import NotYet, TrackerError
 from vitalsdsl.feeds import Wanted
 from vitalsdsl.launching import launch
 from vitalsdsl.policy import load
@@ -60,7 +60,7 @@ def test_once_reads_acts_and_ends(project: Path, run: ScriptedRun) -> None:
     result = call("--once", "p.vitals", "mlflow:abc")
     assert (result.exit_code, [line[len("2026-11-30 10:57:00  ") :] for line in result.stdout.splitlines()]) == (0, [
         "a  step      12  green -> orange  hot: loss is 4",
-        "   does: alert, tag, pause",
+        "   does: alert, tag, ask for pause",
         "a  has ended, orange, at step 14",
     ])  # fmt: skip
     assert re.match(r"20\d\d-\d\d-\d\d \d\d:\d\d:\d\d  a", result.stdout)
@@ -114,12 +114,12 @@ def test_json_lines_say_what_was_done(project: Path, run: ScriptedRun) -> None:
     lines = [
         json.loads(line) for line in call("--once", "--format", "jsonl", "p.vitals", "mlflow:abc").stdout.splitlines()
     ]
-    assert [(line["step"], line["to"], line["does"]) for line in lines] == [(12, "orange", "alert, tag, pause")]
+    assert [(line["step"], line["to"], line["does"]) for line in lines] == [(12, "orange", "alert, tag, ask for pause")]
 
 
 def test_a_dry_run_says_what_it_would_do_and_leaves_nothing(project: Path, run: ScriptedRun) -> None:
     result = call("--once", "--dry-run", "p.vitals", "mlflow:abc")
-    assert "   would do: alert, tag, pause" in result.stdout
+    assert "   would do: alert, tag, ask for pause" in result.stdout
     assert run.port.calls == 0
     assert not (project / ".vitals").exists()
 
@@ -294,3 +294,25 @@ def test_a_command_that_is_killed_gives_the_shells_code(project: Path) -> None:
     child = start(project, sys.executable, "-c", "import os; os.kill(os.getpid(), 9)")
     child.communicate(timeout=120)
     assert child.returncode == 137
+
+
+def test_a_dry_run_knows_the_channels_and_needs_no_secret(project: Path, run: ScriptedRun) -> None:
+    (project / "vitals.toml").write_text('[channels.team]\nurl = "env:NOT_SET_HERE"\n')
+    policy = (project / "p.vitals").read_text()
+    (project / "n.vitals").write_text(policy.replace("-> orange", '-> orange do notify("team")', 1))
+    result = call("--once", "--dry-run", "n.vitals", "mlflow:abc")
+    assert 'notify("team")' in result.stdout and "not notify" not in result.stdout, result.output
+
+
+def test_an_experiment_that_may_come_is_waited_for(
+    project: Path, run: ScriptedRun, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    coming = ScriptedTarget(run)
+    coming.failures = [NotYet("there is no experiment called `llm`")]
+    coming.is_open = False
+    monkeypatch.setattr("vitalsdsl.cli.watch.target", lambda reference, wanted: coming)
+    monkeypatch.setattr("vitalsdsl.troubles.FIRST_PAUSE", 0.01)
+    result = call("p.vitals", "mlflow:experiments/llm")
+    assert "there is no experiment called `llm`; trying again" in result.output and "green -> orange" in result.stdout
+    coming.failures = [NotYet("there is no experiment called `llm`")] * 100
+    assert call("--once", "p.vitals", "mlflow:experiments/llm").exit_code == 2

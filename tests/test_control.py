@@ -170,3 +170,16 @@ def test_the_folder_must_be_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Pat
         control_of("a")
     monkeypatch.setenv("VITALS_CONTROL", str(tmp_path))
     assert control_of("a").folder == tmp_path / "a"
+
+
+def test_what_the_training_has_asked_by_itself_is_told_apart(tmp_path: Path) -> None:
+    channel = ControlFolder(tmp_path)
+    channel.request(request("b"))
+    channel.answer("b", {"id": "b", "state": "done"})
+    channel.answer("own", {"id": "own", "state": "done", "action": "pause", "rule": "hot", "trip_step": 7, "at": 5.0})
+    channel.answer("gone", {"id": "gone", "state": "received"})
+    (own,) = channel.own()
+    assert (own.request, own.state) == (
+        {"id": "own", "issued_at": 5.0, "action": "pause", "rule": "hot", "trip_step": 7}, "done",
+    )  # fmt: skip
+    assert [asked.request["id"] for asked in channel.asked()] == ["b"]

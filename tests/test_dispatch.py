@@ -57,7 +57,7 @@ def test_an_alert_says_what_the_rule_says_and_what_is_done() -> None:
     acts.close(1.0)
     assert port.alerts[0].title == "red: a (m1) at step 30 (run)"
     assert port.alerts[0].text.splitlines() == [
-        "too high", "loss is 4", "step 30, green -> red", "does: alert, tag, rollback(lr: 90%)",
+        "too high", "loss is 4", "step 30, green -> red", "does: alert, tag, ask for rollback(lr: 90%)",
         "try: the batches", "try: the lr", "owner: ana", "runbook: wiki/a", "https://host/run",
     ]  # fmt: skip
 
@@ -187,7 +187,7 @@ def test_a_shadowed_rule_is_recorded_and_touches_nothing_else() -> None:
     assert texts(acts, change("a", 10, R)) == ["nothing: a is shadowed: recorded, never acting"]
     acts.flush()
     assert (port.level, port.firing, port.alerts, len(port.transitions)) == (G, {}, [], 1)
-    assert texts(acts, change("b", 11, R)) == ["alert, tag, rollback(lr: 90%)"]
+    assert texts(acts, change("b", 11, R)) == ["alert, tag, ask for rollback(lr: 90%)"]
 
 
 COOL = "rule a { when loss > 3 -> yellow cooldown %s }"
@@ -204,10 +204,10 @@ def test_a_cooldown_holds_back_the_same_rule_and_member_unless_it_gets_worse() -
         "only the tags: back to green",
         "nothing: cooldown of a until step 8620",
         "alert, tag",
-        "alert, tag, pause",
+        "alert, tag, ask for pause",
         "only the tags: back to green",
         "nothing: cooldown of a until step 8900",
-        "alert, tag, pause",
+        "alert, tag, ask for pause",
     ]  # fmt: skip
 
 
@@ -268,7 +268,7 @@ def test_an_inhibited_rule_does_not_act_whatever_the_order_in_the_step(order: tu
     assert found == {"a": "alert, tag", "b": "nothing: a is yellow and inhibits b"}
     acts.flush()
     assert port.firing == {"a": "yellow@10"}
-    assert texts(acts, change("a", 20, G, Y), change("b", 21, O, Y))[1] == "alert, tag, pause"
+    assert texts(acts, change("a", 20, G, Y), change("b", 21, O, Y))[1] == "alert, tag, ask for pause"
 
 
 def test_an_inhibited_rule_shows_in_the_tags_once_its_inhibitor_is_green() -> None:
@@ -286,10 +286,12 @@ def test_the_budget_of_a_red_action_is_kept_over_rewinds_and_then_red_does_what_
         change("a", 500, G, R, attempt=2, reason="superseded"), change("a", 700, R, attempt=2),
         change("b", 1299, R, attempt=2), change("c", 1400, R, attempt=2),
     ]  # fmt: skip
-    spent = "alert, tag, pause; not rollback(lr: 90%): its budget, 2 rollback per 1000 steps, is used up"
+    spent = "alert, tag, ask for pause; not rollback(lr: 90%): its budget, 2 rollback per 1000 steps, is used up"
     # Steps lived since the first: 200, 400, 999 and 1100; with the last of them the first is out of the thousand.
     found = [t for t in texts(acts, *stream) if not t.startswith(("nothing", "only the tags"))]
-    assert found == ["alert, tag, rollback(lr: 90%)"] * 2 + [spent] * 2 + ["alert, tag, rollback(lr: 90%)"]
+    assert found == ["alert, tag, ask for rollback(lr: 90%)"] * 2 + [spent] * 2 + [
+        "alert, tag, ask for rollback(lr: 90%)"
+    ]
 
 
 def test_budgets_in_time_and_of_any_action() -> None:
@@ -298,9 +300,9 @@ def test_budgets_in_time_and_of_any_action() -> None:
         acts, change("a", 1, O, time=START), change("b", 2, O, time=START + 60), change("c", 3, O, time=START + 3600)
     )
     assert found == [
-        "alert, tag, pause",
+        "alert, tag, ask for pause",
         "tag; not alert: its budget, 1 alert per 1 h, is used up; not pause: its budget, 1 pause per 1 h, is used up",
-        "alert, tag, pause",
+        "alert, tag, ask for pause",
     ]
 
 
@@ -310,17 +312,17 @@ def test_one_step_asks_for_one_intervention_for_its_highest_level() -> None:
     found = texts(acts, change("a", 10, O), change("b", 10, R), change("c", 10, R), at_once=True)
     assert found == [
         "alert, tag; not pause: this step has asked for `rollback` already (b), and asks for one at most",
-        "alert, tag, rollback(lr: 90%)",
+        "alert, tag, ask for rollback(lr: 90%)",
         "alert, tag; not rollback(lr: 90%): this step has asked for `rollback` already (b), and asks for one at most",
     ]
     assert texts(acts, change("a", 10, R, O))[0].startswith("alert, tag; not rollback(lr: 90%): this step has asked")
-    assert texts(acts, change("a", 11, R, O)) == ["alert, tag, rollback(lr: 90%)"]
+    assert texts(acts, change("a", 11, R, O)) == ["alert, tag, ask for rollback(lr: 90%)"]
 
 
 def test_of_two_interventions_in_one_do_the_weightier_is_asked_for() -> None:
     acts = dispatcher(three("level red do pause, stop"))
     assert texts(acts, change("a", 10, R)) == [
-        "alert, tag, stop; not pause: this step has asked for `stop` already (a), and asks for one at most"
+        "alert, tag, ask for stop; not pause: this step has asked for `stop` already (a), and asks for one at most"
     ]
 
 
@@ -342,7 +344,10 @@ def test_a_dry_run_decides_as_if_and_does_nothing(tmp_path: Path) -> None:
     port, path = Memory(), tmp_path / "j"
     acts = dispatcher(three("limit rollback 1 per 100 steps"), port, journal=Journal(path), dry_run=True)
     found = texts(acts, change("a", 10, R), change("b", 11, R))
-    assert [text.partition(";")[0] for text in found] == ["alert, tag, rollback(lr: 90%)", "alert, tag, pause"]
+    assert [text.partition(";")[0] for text in found] == [
+        "alert, tag, ask for rollback(lr: 90%)",
+        "alert, tag, ask for pause",
+    ]
     assert acts.close(1.0)
     assert port.calls == 0 and path.read_bytes() == b""
 

@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 
 from tests.acting import START, O, R, Y, change, dispatcher, three
-from vitalsdsl.journal import Journal
+from vitalsdsl.errors import UsageError
+from vitalsdsl.journal import Journal, journal_of, journals_of
 from vitalsdsl.memory import Memory
 
 POLICY = three("limit rollback 2 per 1000 steps")
@@ -218,3 +219,15 @@ def test_silences_end_by_time_or_by_hand_and_outlast_restarts(tmp_path: Path) ->
     again.close(1.0)
     later = dispatcher(POLICY, journal=Journal(path), clock=lambda: START + 61)
     assert all(d.acts for d in later.take([change("a", 20, O, Y), change("b", 21, O, Y)]))
+
+
+def test_a_few_letters_of_a_run_s_id_will_do_if_no_other_begins_so(tmp_path: Path) -> None:
+    for run in ("0e635dcc11", "0e63aaaa22", "b"):
+        path = journal_of(tmp_path, run, "p")
+        path.parent.mkdir(parents=True)
+        path.touch()
+    assert journals_of("0e635", tmp_path) == [journal_of(tmp_path, "0e635dcc11", "p")]
+    assert journals_of("b", tmp_path) == [journal_of(tmp_path, "b", "p")]
+    for unclear in ("0e63", "0e6", "c"):
+        with pytest.raises(UsageError, match="nothing is known of run"):
+            journals_of(unclear, tmp_path)

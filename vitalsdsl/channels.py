@@ -10,7 +10,7 @@ from vitalsdsl import rules
 from vitalsdsl.configuration import Channel, configuration, looked_in
 from vitalsdsl.errors import MissingExtraError, VitalsError
 from vitalsdsl.provisions import Provisions
-from vitalsdsl.tracker import Port
+from vitalsdsl.tracker import Ability, Port
 
 logger = logging.getLogger("vitalsdsl")
 
@@ -32,6 +32,16 @@ def channel_ports(channels: Mapping[str, Channel]) -> list[Port]:
         return [point.load()(channels) for point in points]
     except ImportError as error:
         raise MissingExtraError(error.name or "apprise", "notify") from error
+
+
+class PlannedChannels(Port):
+    """The channels of a dry run: their names, and nobody behind them. No secret is needed."""
+
+    name = "channels"
+    can = frozenset({Ability.NOTIFY})
+
+    def __init__(self, channels: Iterable[str]) -> None:
+        self.channels = frozenset(channels)
 
 
 def channels_for(policies: Iterable[rules.Policy], channels: Mapping[str, Channel]) -> dict[str, Channel]:

@@ -32,6 +32,9 @@ GROUP = "vitalsdsl.controls"
 CONTROL_VARIABLE = "VITALS_CONTROL"
 """Where trainings look for requests: a folder, with one for each run in it, or the scheme of a tracker (`mlflow:`)."""
 
+ABOUT = ("action", "rule", "member", "trip_step", "params")
+"""What an answer says of a request that nobody put here."""
+
 _REQUESTS = "requests"
 _ANSWERS = "answers"
 UNREADABLE = {"state": "unreadable"}
@@ -78,6 +81,10 @@ class Control(Port):
         What is none of ours, or was damaged, is passed over and said once: the others are heard all the same.
         """
 
+    @abstractmethod
+    def own(self) -> Iterator[Asked]:
+        """What the policy of the training itself has asked, and was not asked here: of it there are only answers."""
+
     def request(self, request: Request) -> None:
         """What dispatch asks. Whether it is granted is the training side's own decision."""
         self.ask(request.as_dict())
@@ -118,6 +125,12 @@ class ControlFolder(Control):
         for request in in_order(found):
             answer = self.folder / _ANSWERS / f"{file_name(request['id'])}.json"
             yield Asked(request, (self._read(answer, "state") or UNREADABLE) if answer.exists() else None)
+
+    def own(self) -> Iterator[Asked]:
+        there = {path.name for path in (self.folder / _REQUESTS).glob("*.json")}
+        for path in sorted((self.folder / _ANSWERS).glob("*.json")):
+            if path.name not in there and (answer := self._read(path, "state")) is not None and ABOUT[0] in answer:
+                yield own_request(answer)
 
     def _read(self, path: Path, what: str) -> dict[str, Any] | None:
         try:
@@ -189,6 +202,12 @@ def understood(text: str, what: str) -> dict[str, Any]:
     if not (isinstance(data, dict) and isinstance(data.get("id", ""), str) and isinstance(data.get(what), str)):
         raise ValueError(f"it says no `{what}`")
     return data
+
+
+def own_request(answer: Mapping[str, Any]) -> Asked:
+    """A request of the training's own policy, out of the answer that says what it was about."""
+    said = {name: answer[name] for name in ABOUT if name in answer}
+    return Asked({"id": answer["id"], "issued_at": answer.get("at"), **said}, answer)
 
 
 def in_order(requests: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:

@@ -84,7 +84,7 @@ class Decision:
 
     @cached_property
     def text(self) -> str:
-        """In one line: `alert, tag, pause`, or `nothing: cooldown of grad_norm_high until step 8620`.
+        """In one line: `alert, tag, ask for pause`, or `nothing: cooldown of grad_norm_high until step 8620`.
 
         That nobody here takes an action which the policy does not name is not worth a word each time.
         """
@@ -92,7 +92,8 @@ class Decision:
             kind = "only the tags" if self.withheld.kind in _TAGS_ONLY else "nothing"
             return f"{kind}: {self.withheld.text}"
         withheld = [(d.asked, d.withheld) for d in self.deeds if d.withheld is not None]
-        parts = [", ".join(d.asked.text for d in self.done) or "nothing"]
+        # Whether the training does what is asked of it is its own decision, and not known here.
+        parts = [", ".join(f"{'ask for ' * bool(d.asked.action.asks)}{d.asked.text}" for d in self.done) or "nothing"]
         parts += [f"not {a.text}: {w.text}" for a, w in withheld if w.kind != "nobody" or not a.by_default]
         return "; ".join(parts) if len(parts) > 1 or self.done else f"nothing: {_NOBODY_AT_ALL}"
 

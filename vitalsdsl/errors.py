@@ -46,6 +46,13 @@ class NotLetIn(TrackerError):
         self.is_unknown = is_unknown
 
 
+class NotYet(TrackerError):
+    """What is to be watched is not there, and may come: an experiment that a training is about to make."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message, is_final=True)
+
+
 class RunGone(TrackerError):
     """A run that was watched is there no longer. Raised by feeds; what was read of it still counts."""
 

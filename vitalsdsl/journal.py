@@ -299,16 +299,24 @@ class Journal:
                 logger.warning("vitals: the journals in %s are written again", home)
 
 
+_FEW = 4
+"""Letters of a run's id that are enough to name it."""
+
+
 def journal_of(home: Path, run: str, policy: str) -> Path:
     """Where what is decided about a run under a policy of that name is written down."""
     return home / file_name(run) / f"{file_name(policy)}.journal.jsonl"
 
 
 def journals_of(run: str, home: Path | None = None) -> list[Path]:
-    """The journals of a run, one for each policy that watched it. Raises UsageError where there is none."""
+    """The journals of a run, one for each policy that watched it; a few letters of its id will do, if no other begins so.
+    Raises UsageError where there is none."""
     found = sorted((home_of(home) / file_name(run)).glob("*.journal.jsonl"))
     if not found:
         known = sorted({path.parent.name for path in home_of(home).glob("*/*.journal.jsonl")})
+        begins = [name for name in known if len(run) >= _FEW and name.startswith(file_name(run))]
+        if len(begins) == 1:
+            return journals_of(begins[0], home)
         near = difflib.get_close_matches(run, known, 1)
         hint = f"; did you mean {near[0]}?" if near else ""
         raise UsageError(f"nothing is known of run {run} in {home_of(home)} (the watcher's --home){hint}")

@@ -65,7 +65,7 @@ def _evidence(t: Transition, statement: rules.Rule | None) -> list[str]:
         found.append(", ".join(shown) + (f", and {more} more" if more else ""))
     if math.isfinite(t.margin):
         size = abs(t.margin)
-        much = _brief(size) if _is_absolute(t, statement) else f"{_brief(100 * size)}%"
+        much = _brief(size) if _is_absolute(t, statement) else _percent(size)
         found.append(f"{much} {'beyond' if t.margin >= 0 else 'short of'} its threshold")
     return found
 
@@ -80,6 +80,13 @@ def _is_absolute(t: Transition, statement: rules.Rule | None) -> bool:
 def _brief(value: float) -> str:
     """Three significant digits: `0.333`, `1.2e+04`."""
     return f"{value:.3g}" if math.isfinite(value) else str(spoken(value))
+
+
+def _percent(share: float) -> str:
+    """`33.3%`, and where that says little: `63 times`."""
+    return (
+        f"{_brief(100 * share)}%" if share < 10 else f"{_brief(share)} times" if share >= 1e3 else f"{share:.0f} times"
+    )
 
 
 def together(alerts: Sequence[Alert], run: RunInfo) -> Alert:

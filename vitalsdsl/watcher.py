@@ -21,7 +21,7 @@ from vitalsdsl.assignment import Search
 from vitalsdsl.assignment import Shows as Shows
 from vitalsdsl.delivery import Retry
 from vitalsdsl.dispatch import Dispatcher
-from vitalsdsl.errors import NotLetIn, RunGone, StateError, TrackerError
+from vitalsdsl.errors import NotLetIn, NotYet, RunGone, StateError, TrackerError
 from vitalsdsl.feeds import Feed
 from vitalsdsl.journal import Journal, journal_of, signature
 from vitalsdsl.policy import LoadedPolicy
@@ -236,7 +236,8 @@ class Watcher:
             feeds = future.result()
         except TrackerError as error:
             known = any(run.search is search for run in self._runs.values())
-            if error.is_final and not known and len(self._searches) == 1:
+            may_come = isinstance(error, NotYet) and not once
+            if error.is_final and not known and len(self._searches) == 1 and not may_come:
                 raise
             if error.is_final and once:
                 self.lost.append(str(error))

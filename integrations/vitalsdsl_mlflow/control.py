@@ -8,7 +8,7 @@ import logging
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from vitalsdsl.control import UNREADABLE, Asked, Control, in_order, understood
+from vitalsdsl.control import ABOUT, UNREADABLE, Asked, Control, in_order, own_request, understood
 from vitalsdsl.diagnostic import printable
 from vitalsdsl.home import file_name
 from vitalsdsl_mlflow.address import tracking_uri
@@ -65,6 +65,16 @@ class RunTags(Control):
             name = ANSWER + file_name(str(request["id"]))
             answer = self._read(name, tags[name], request["id"], "state") or UNREADABLE if name in tags else None
             yield Asked(request, answer)
+
+    def own(self) -> Iterator[Asked]:
+        """Raises as `ask` does."""
+        tags = self._hands.tags()
+        for name in sorted(tags):
+            id_ = name.removeprefix(ANSWER)
+            if name.startswith(ANSWER) and REQUEST + id_ not in tags:
+                answer = self._read(name, tags[name], id_, "state")
+                if answer is not None and ABOUT[0] in answer:
+                    yield own_request(answer)
 
     def _read(self, name: str, text: str, id_: str, what: str) -> dict[str, Any] | None:
         try:

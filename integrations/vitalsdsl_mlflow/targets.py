@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
-from vitalsdsl.errors import RunGone, TrackerError, UsageError
+from vitalsdsl.errors import NotYet, RunGone, TrackerError, UsageError
 from vitalsdsl.feeds import Wanted
 from vitalsdsl.policy import LoadedPolicy
 from vitalsdsl.tracker import Port
@@ -18,7 +18,7 @@ from vitalsdsl_mlflow.filestore import FileStore
 from vitalsdsl_mlflow.fleet import Fleet
 from vitalsdsl_mlflow.outside import ports_for
 from vitalsdsl_mlflow.remote import RunFeed
-from vitalsdsl_mlflow.rest import Rest
+from vitalsdsl_mlflow.rest import NotThere, Rest
 from vitalsdsl_mlflow.server import Server
 from vitalsdsl_mlflow.sqlite import SqliteStore
 from vitalsdsl_mlflow.stores import Snapshot, Store
@@ -131,7 +131,12 @@ class ExperimentTarget:
         return bool(set(self._name) & set("*?["))
 
     def _named(self) -> Sequence[str]:
-        return self._store.experiments(self._name) if self._is_pattern else [self._store.experiment(self._name)]
+        if self._is_pattern:
+            return self._store.experiments(self._name)
+        try:
+            return [self._store.experiment(self._name)]
+        except NotThere as error:
+            raise NotYet(str(error)) from error
 
     def _with_begun(self, found: list[Snapshot]) -> list[Snapshot]:
         """With the runs that somebody began to read, and that have ended since. One that is gone says so when it is read."""

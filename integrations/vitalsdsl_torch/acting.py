@@ -41,6 +41,7 @@ class Acting:
         desk: Desk,
         limits: Limits,
         allow: Collection[str],
+        run: str,
         *,
         dry_run: bool,
         skip: int,
@@ -51,6 +52,7 @@ class Acting:
     ) -> None:
         self._training, self._desk, self._limits = training, desk, limits
         self._allow = frozenset(allow) | _HARMLESS
+        self._run = run
         self._dry, self._skip, self._grace, self._hold, self._poll = dry_run, skip, grace, hold, poll
         self._leave = leave
         self._waiting: dict[str, Asked] = {}
@@ -307,6 +309,12 @@ class Acting:
                     break
                 self._training.still_waiting()
                 time.sleep(min(self._poll, left))
-        logger.warning("vitals: paused after step %d; the process ends", self._training.done)
+        if self._desk.channel is None:
+            how = "it goes on where it is started again"
+        else:
+            how = f"started again, it waits for `vitals resume {self._run}` (with the same --control)"
+        logger.warning(
+            "vitals: paused after step %d, which is saved; the process ends with code 75: %s", self._training.done, how
+        )
         self._leave()
         raise Paused

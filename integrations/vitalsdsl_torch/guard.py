@@ -171,7 +171,7 @@ class Guard:
                     self._member, self._ranks, ring, history, progress, rules, background, total_steps, rewarm
                 )
                 self._acting = Acting(
-                    self._training, desk, limits or Limits(), allow,
+                    self._training, desk, limits or Limits(), allow, self.run,
                     dry_run=dry_run, skip=skip, grace=grace, hold=hold, poll=min(poll, rank_timeout / 3), leave=self.close,
                 )  # fmt: skip
         except Exception as error:

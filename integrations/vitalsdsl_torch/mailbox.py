@@ -59,6 +59,9 @@ class Mailbox(Control):
         for one in seen:
             yield Asked(one.request, told.get(one.request["id"], one.answer))
 
+    def own(self) -> Iterator[Asked]:
+        return self._channel.own()
+
     def close(self) -> None:
         """Deliver what is left, within ten seconds."""
         with self._changed:

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from vitalsdsl.control import Control
+from vitalsdsl.control import ABOUT, Control
 from vitalsdsl.errors import VitalsError
 from vitalsdsl.points import number
 from vitalsdsl.tracker import Ability, Port, Request
@@ -188,6 +188,9 @@ class Desk:
         if self.channel is None:
             return
         answer = {name: value for name, value in record.items() if name != "type"}
+        own = self._history.asked.get(str(record["id"]))
+        if own is not None:  # nobody else has asked, and whoever reads the answer wants to know what it is about
+            answer |= {name: own[name] for name in ABOUT if own.get(name) is not None}
         try:
             self.channel.answer(str(record["id"]), answer)
         except VitalsError as error:

@@ -55,6 +55,16 @@ def test_a_rule_s_pause_saves_and_ends_the_process_with_75(tmp_path: Path) -> No
     account(again.train(150))
 
 
+def test_a_pause_of_the_training_s_own_rules_is_told_in_the_control_folder(
+    tmp_path: Path, control: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with pytest.raises(Paused):
+        Loop(tmp_path / "run", ORANGE, range(105, 110), control=control).train(150)
+    (own,) = channel(control).own()
+    assert (own.state, own.request["action"], own.request["rule"]) == ("done", "pause", "loss_orange")
+    assert "waits for `vitals resume small`" in caplog.text
+
+
 def test_a_paused_run_with_a_control_folder_waits_for_resume_even_if_started_again(
     tmp_path: Path, control: Path
 ) -> None:

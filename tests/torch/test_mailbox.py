@@ -45,6 +45,9 @@ class Server(Control):
         self.looked.release()
         return iter(found)
 
+    def own(self) -> Iterator[Asked]:
+        return iter(())
+
     def _reach(self) -> None:
         self.hangs.wait()
         if self.is_down:

@@ -28,6 +28,12 @@ def test_the_page_is_made_from_the_collectors(update: bool) -> None:
     assert PAGE.read_text("utf-8") == page()
 
 
+def test_the_loop_prints_what_the_page_says(capsys: pytest.CaptureFixture[str]) -> None:
+    code, said = (re.findall(rf"```{kind}\n(.*?)```", page(), re.DOTALL)[0] for kind in ("python", "text"))
+    exec(compile(code, "vitals.md", "exec"), {})
+    assert capsys.readouterr().out == said
+
+
 @pytest.mark.parametrize("name", collectors())
 def test_every_collector_says_what_it_is(name: str) -> None:
     found = collectors()[name]

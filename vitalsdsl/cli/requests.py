@@ -8,6 +8,7 @@ from vitalsdsl.cli.options import control_option, form_option, run_argument
 from vitalsdsl.control import control_of
 from vitalsdsl.diagnostic import printable
 from vitalsdsl.json_line import json_line
+from vitalsdsl.points import number
 
 
 @click.command("requests")
@@ -15,11 +16,13 @@ from vitalsdsl.json_line import json_line
 @control_option
 @form_option
 def command(run: str, control: str | None, form: str) -> None:
-    """The requests on RUN's control channel, the oldest first, each with the training's answer.
+    """The requests on RUN's control channel, the oldest first, each with the training's answer. What the policy in the
+    training itself has asked is among them.
 
     The channel is --control, or VITALS_CONTROL.
     """
-    asked = list(control_of(run, control).asked())
+    channel = control_of(run, control)
+    asked = sorted([*channel.asked(), *channel.own()], key=lambda one: number(one.request.get("issued_at")) or 0.0)
     for one in asked:
         request, answer = one.request, one.answer
         if form == "jsonl":

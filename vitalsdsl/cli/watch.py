@@ -16,7 +16,7 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from vitalsdsl.channels import channel_ports, channels_for
+from vitalsdsl.channels import PlannedChannels, channel_ports, channels_for
 from vitalsdsl.cli.app import EXIT_LEVEL, EXIT_USAGE, fail
 from vitalsdsl.cli.options import control_option, fail_option, form_option, home_option, loading_options, step_option
 from vitalsdsl.cli.output import COLOURS, transition_line
@@ -104,7 +104,7 @@ def command(
         fail("no target given: vitals watch POLICY TARGET…, or [[policies]] in vitals.toml")
     loaded = [load(one.reference, settings=one.set, profile=one.profile) for one in given]
     named = channels_for([policy.policy for policy in loaded], found.channels)
-    channels = [] if dry_run else channel_ports(named)
+    channels = [PlannedChannels(named)] if dry_run else channel_ports(named)
 
     def ports(info: RunInfo) -> list[Port]:
         asks = control or os.environ.get(CONTROL_VARIABLE)

@@ -13,6 +13,33 @@ _HEAD = """\
 `vitalsdsl_torch.Vitals` measures these around each optimizer step; `Vitals.step` gives those that are due, to be logged.
 This page is made from the collectors: `pytest --update tests/torch/test_vitals_page.py` rewrites it.
 
+```python
+import torch
+from vitalsdsl_torch import Vitals
+
+torch.manual_seed(0)
+model = torch.nn.Sequential(torch.nn.Linear(8, 16), torch.nn.ReLU(), torch.nn.Linear(16, 1))
+optimizer = torch.optim.AdamW(model.parameters(), lr=0.01)
+
+vitals = Vitals(model, optimizer)  # before torch.compile; with a GradScaler: scaler=scaler
+for batch in vitals.loader([torch.randn(16, 8) for _ in range(100)]):
+    loss = (model(batch).squeeze() - batch.sum(dim=1)).pow(2).mean()
+    loss.backward()
+    vitals.clip_grad_norm_(1.0)  # in place of torch.nn.utils.clip_grad_norm_
+    optimizer.step()
+    metrics = vitals.step(loss=loss, samples=len(batch))  # what is due: much at the first and each fiftieth step
+    optimizer.zero_grad()
+    ...  # mlflow.log_metrics(metrics, step=step), wandb.log(metrics), guard.step(metrics)
+
+print([name for name in sorted(metrics) if name.startswith("grad")])
+```
+
+prints
+
+```text
+['grad_nonfinite', 'grad_norm', 'grad_norm_clipped']
+```
+
 Gradients are those of the whole optimizer step: accumulated, unscaled, and as they are before `Vitals.clip_grad_norm_`
 clips them; clipped by other means before the optimizer's step, they are measured clipped. Norms are L2, added up in
 float32. A parameter counts once, tied or not; frozen ones and those without a gradient do not count. A metric that does
