@@ -126,6 +126,7 @@ def test_a_store_that_is_locked_holds_up_no_reading_and_is_two_lines(
 ) -> None:
     monkeypatch.setattr(store, "_BUSY", 0.01)
     monkeypatch.setattr(watched, "SAVE_EVERY", 0.0)
+    monkeypatch.setattr(troubles, "CALM", 0.2)
     monkeypatch.setattr(watcher, "LEASE", 0.03)
     run = ScriptedRun("a", rows([1.0] * 10 + [4.0] * 5 + [1.0] * 5))
     run.go_on(5)
@@ -141,6 +142,7 @@ def test_a_store_that_is_locked_holds_up_no_reading_and_is_two_lines(
         run.go_on()
         reads = run.reads
         wait_for(lambda: run.reads > reads + 3)
+        wait_for(lambda: len(seen.lines) > 1)
     assert [(t.step, t.to.word) for t in seen.transitions] == [(12, "orange"), (17, "green")]
     assert len(seen.lines) == 2 and "database is locked; trying again" in seen.lines[0]
     assert seen.lines[1].startswith("all is well again after: ")

@@ -82,13 +82,17 @@ class Memory(Port):
 
     def record(self, transitions: Sequence[Transition]) -> None:
         self._called("record")
-        self.transitions += transitions
+        self._add(transitions)
 
     def complete(self, transitions: Sequence[Transition], alerts: Sequence[Alert]) -> None:
         self._called("complete")
-        there = {transition.id for transition in self.transitions}, {alert.id for alert in self.alerts}
-        self.transitions += [transition for transition in transitions if transition.id not in there[0]]
-        self.alerts += [alert for alert in alerts if alert.id not in there[1]]
+        self._add(transitions)
+        there = {alert.id for alert in self.alerts}
+        self.alerts += [alert for alert in alerts if alert.id not in there]
+
+    def _add(self, transitions: Sequence[Transition]) -> None:
+        there = {transition.id for transition in self.transitions}
+        self.transitions += [transition for transition in transitions if transition.id not in there]
 
     def record_policy(self, policy: PolicyCopy) -> None:
         self._called("record_policy")

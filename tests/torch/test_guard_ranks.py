@@ -174,7 +174,7 @@ def test_what_cannot_work_is_said_on_all_ranks(tmp_path: Path, two: Company) -> 
     found = two.play(otherwise, folder=str(tmp_path / "run"))
     assert all("UsageError" in error and "rank 1 has other parameters" in error for error in found.errors)
     found = two.play(plain, folder=str(tmp_path / "other"), kind="ddp", total=1, keep=0)
-    assert found.errors == ["UsageError: `keep` must be 1 or more, not 0"] * 2
+    assert found.errors == ["UsageError: `keep` must be 1 or more, a whole number, not 0"] * 2
 
 
 @pytest.mark.parametrize("rank", [0, 1, 2])
