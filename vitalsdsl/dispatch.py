@@ -78,7 +78,7 @@ class Dispatcher:
     >>> spike = Transition("run", 0, "spike", None, 2, 2, Level.GREEN, Level.ORANGE, "condition")
     >>> for decision in dispatcher.take([spike]):
     ...     print(decision.text)
-    alert, tag, pause
+    alert, tag, ask for pause
     >>> dispatcher.close(1.0)
     True
     >>> port.level.word, port.requests[0].action, port.firing
