@@ -86,6 +86,8 @@ EVIDENCE = {
     "against zero": ({"gap": 0.25}, 0.25, "loss > 0", ["gap = 0.25", "0.25 beyond its threshold"]),
     "a zero value": ({"gap": 2.0, "mean(gap, 5 steps)": 0.0}, 2.0, "loss > 3",
                      ["gap = 2, mean(gap, 5 steps) = 0", "2 beyond its threshold"]),
+    "far": ({"loss": 9.0}, 630.6, "loss > 3", ["loss = 9", "631 times beyond its threshold"]),
+    "farther": ({"loss": 9.0}, 43_600.0, "loss > 3", ["loss = 9", "43,600 times beyond its threshold"]),
     "endless": ({"loss": math.inf}, math.inf, "loss > 3", ["loss = Infinity"]),
     "a family": ({f"m{at}": 1.0 for at in range(10)}, math.nan, "loss > 3",
                  [", ".join(f"m{at} = 1" for at in range(8)) + ", and 2 more"]),

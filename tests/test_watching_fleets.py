@@ -78,7 +78,7 @@ def test_one_look_serves_the_readings_of_many_runs(
     watch.stop()
     thread.join(10.0)
     if leads:
-        assert abs(target.found - runs[0].reads) <= 6  # and not a look for each of the runs
+        assert abs(target.found - max(run.reads for run in runs)) <= 2
     else:
         assert target.found == 1
 

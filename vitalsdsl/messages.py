@@ -83,10 +83,10 @@ def _brief(value: float) -> str:
 
 
 def _percent(share: float) -> str:
-    """`33.3%`, and where that says little: `63 times`."""
-    return (
-        f"{_brief(100 * share)}%" if share < 10 else f"{_brief(share)} times" if share >= 1e3 else f"{share:.0f} times"
-    )
+    """`33.3%`, and where a percentage says little: `63 times`, `4,360 times`."""
+    if share < 10:
+        return f"{_brief(100 * share)}%"
+    return f"{share:,.0f} times" if share < 1e6 else f"{_brief(share)} times"
 
 
 def together(alerts: Sequence[Alert], run: RunInfo) -> Alert:
