@@ -94,7 +94,7 @@ def test_imports_go_downward() -> None:
 def test_the_core_loads_no_tracker_torch_numpy_or_pandas() -> None:
     code = """
         import sys, vitalsdsl
-        vitalsdsl.load, vitalsdsl.watch, vitalsdsl.replay
+        vitalsdsl.load, vitalsdsl.watch
         print([m for m in ("wandb", "mlflow", "torch", "numpy", "pandas", "rich") if m in sys.modules])
     """
     assert run("-c", textwrap.dedent(code)).stdout.strip() == "[]"

@@ -15,7 +15,7 @@ from vitalsdsl.layout import format_policy
 from vitalsdsl.mistakes.place import ACTIONS
 from vitalsdsl.parser import parse
 from vitalsdsl.policy import load, read
-from vitalsdsl.session import replay
+from vitalsdsl.recorded import replay
 from vitalsdsl.source import Source
 
 GOLDEN = Path(__file__).parent / "golden" / "syntax.txt"

@@ -17,8 +17,9 @@ if TYPE_CHECKING:
     from vitalsdsl.errors import MissingExtraError, PolicyError, SourceError, StateError, UsageError, VitalsError
     from vitalsdsl.points import Rewind, Row, RunInfo
     from vitalsdsl.policy import LoadedPolicy, load
+    from vitalsdsl.recorded import replay
     from vitalsdsl.rules import Level
-    from vitalsdsl.session import Monitor, replay, watch
+    from vitalsdsl.session import Monitor, watch
     from vitalsdsl.verdict import Transition
 
 __version__ = "0.1.0"
@@ -39,7 +40,7 @@ _HOME = {
     "load": "policy",
     "Level": "rules",
     "Monitor": "session",
-    "replay": "session",
+    "replay": "recorded",
     "watch": "session",
     "Transition": "verdict",
 }

@@ -122,7 +122,8 @@ def _stateful(compiler: Compiler, node: ex.Call, function: type[base.Stateful], 
         if not streams:
             pacers.append(bound.event)
     kind = nd.ConditionFunction if function.result is Kind.CONDITION else nd.Function
-    made = kind(expression_text(node), inputs, pacers, state, function.reader(state, bound.fixed))
+    read = function.reader(state, bound.fixed)
+    made = kind(expression_text(node), inputs, pacers, state, read, streams, (function, bound.fixed))
     made.event = bound.event if function.points_at_edges else None
     return made
 
@@ -172,7 +173,8 @@ def _reference(
         else:
             _unless(compiler, reference, extent, bound.unless, owner, setting)
     state = memo[key]
-    return nd.Function(expression_text(node), [stream], [stream], state, function.reader(state, bound.fixed))
+    read, call = function.reader(state, bound.fixed), (function, bound.fixed)
+    return nd.Function(expression_text(node), [stream], [stream], state, read, [stream], call)
 
 
 def _unless(

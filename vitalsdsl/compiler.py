@@ -218,7 +218,7 @@ class Compiler:
             return self.event(self.scope.events[node.path])
         if meaning is Meaning.PHASE:
             phase = self.phase(self.scope.phases[node.path])
-            return _ShownCondition(node.path, phase, sets_pace=False)
+            return nd.ShownCondition(node.path, phase, sets_pace=False)
         return self._fresh(self.metric_of(node, setting))
 
     def let_of(self, path: str) -> Let:
@@ -385,11 +385,6 @@ class Compiler:
             second = self.graph.memo[key]
         build = ThenNo if node.absent else Then
         return build(expression_text(node), first, second, self.extent(node.within))
-
-
-class _ShownCondition(nd.Shown):
-    __slots__ = ()
-    is_condition = True
 
 
 def _once(join: Callable[[str], None]) -> Callable[[str], None]:

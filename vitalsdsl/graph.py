@@ -57,6 +57,10 @@ class Graph:
         self._paces = {node: reads[node] for node in self.order if isinstance(node, Root)}
         self._schedules.clear()
 
+    def pace(self, root: Root) -> tuple[frozenset[str], bool]:
+        """The metrics at whose points a root is evaluated; with none, or where the second is true, at every step."""
+        return self._paces[root]
+
     def schedule(self, fresh: frozenset[str]) -> list[Run]:
         """What runs, in order, at a closed step at which these metrics have a point."""
         found = self._schedules.get(fresh)

@@ -7,7 +7,7 @@ something above needs the value, after its inputs. Reasons and margins are worke
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar
 
 from vitalsdsl.kernels.state import State
@@ -186,17 +186,35 @@ class Shown(Node):
         return self.source.why()
 
 
+class ShownCondition(Shown):
+    """An event or a phase as a condition reads it."""
+
+    __slots__ = ()
+    is_condition = True
+
+
 class Function(Node):
     """A function with a memory, read at the close of a step."""
 
-    __slots__ = ("event", "read", "state", "step", "time")
+    __slots__ = ("call", "event", "read", "state", "step", "streams", "time")
 
     def __init__(
-        self, text: str, inputs: Sequence[Node], pacers: Sequence[Node], state: State, read: Callable[[int, float], Any]
+        self,
+        text: str,
+        inputs: Sequence[Node],
+        pacers: Sequence[Node],
+        state: State,
+        read: Callable[[int, float], Any],
+        streams: Sequence[Node] = (),
+        call: tuple[Any, Mapping[str, Any]] | None = None,
     ) -> None:
         super().__init__(text, inputs, pacers)
         self.state = state
         self.read = read
+        self.streams = tuple(streams)
+        """Where the points of its memory come from."""
+        self.call = call
+        """The function of the language that it is a call of, and what is fixed at load; None of `x before D`."""
         self.event: Any = None
         """The event at whose edges it has its points, where that is so."""
         self.step, self.time = -1, math.nan

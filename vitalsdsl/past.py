@@ -73,7 +73,7 @@ def _remember(
         phase.ends.append(state)
         inputs.append(phase)
     kind = nd.ConditionFunction if source.is_condition else nd.Function
-    return kind(expression_text(node), inputs, pacers, state, state.read)
+    return kind(expression_text(node), inputs, pacers, state, state.read, [feed])
 
 
 def subscribe(

@@ -6,7 +6,7 @@ Members of families join as they are first logged.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 
 from vitalsdsl import expressions as ex
@@ -27,10 +27,12 @@ _GUARDS_LAST = 1_000_000
 
 
 class Plan:
-    """The graph of one policy for one run, its rules' states, and the guards."""
+    """The graph of one policy for one run, its rules' states, and the guards; with `only` those of so many rules, with
+    what they rest on."""
 
-    def __init__(self, policy: rules.Policy) -> None:
+    def __init__(self, policy: rules.Policy, only: Collection[str] | None = None) -> None:
         self.policy = policy
+        self._only = only
         self.scope = Scope.of(policy)
         self.graph = Graph()
         self.compiler = Compiler(self.scope, self.graph)
@@ -47,14 +49,16 @@ class Plan:
         self._arrange()
 
     def _statement(self, statement: rules.Statement) -> None:
-        if isinstance(statement, rules.Let):
+        if isinstance(statement, rules.Rule) and not statement.body.disabled:
+            self._rule(statement)
+        elif self._only is not None:
+            return  # what the rules rest on is made for them
+        elif isinstance(statement, rules.Let):
             self._let(statement)
         elif isinstance(statement, rules.Event):
             self.compiler.event(statement)
         elif isinstance(statement, rules.Phase):
             self.compiler.phase(statement)
-        elif isinstance(statement, rules.Rule) and not statement.body.disabled:
-            self._rule(statement)
 
     def _let(self, let: rules.Let) -> None:
         if let.family:
@@ -83,6 +87,8 @@ class Plan:
     def _rule(self, rule: rules.Rule) -> None:
         index = len(self.rule_of)
         self.rule_of[rule.name] = rule
+        if self._only is not None and rule.name not in self._only:
+            return
         each = rule.each
         if each is None:
             self._rule_state(rule, index, Setting(), None)
@@ -192,7 +198,10 @@ class Plan:
         for place, name in enumerate(names, start=_GUARDS_LAST):
             if name in known:
                 known[name].index = place
-            elif name in self.metrics.nodes:
+            elif self._only is not None and f"nonfinite({name})" in self._only:
+                self.metrics.node(name)
+                self._add_guard(name, place, self._guard_level)
+            elif self._only is None and name in self.metrics.nodes:
                 self._add_guard(name, place, self._guard_level)
 
     def _add_guard(self, name: str, place: int, level: Level) -> None:

@@ -1,4 +1,4 @@
-"""Where the floors meet: a policy over a run that is being logged, and over one that was."""
+"""Where the floors meet: a policy over a run that is being logged."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ import math
 import os
 import threading
 import time as clock
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
 from vitalsdsl.errors import UsageError
 from vitalsdsl.logged import WHY_UNKNOWN, Read, Reads
-from vitalsdsl.points import Rewind, Row, number
+from vitalsdsl.points import number
 from vitalsdsl.policy import LoadedPolicy, as_policy
 from vitalsdsl.rules import Level
 from vitalsdsl.stream import Stream
@@ -147,7 +147,7 @@ class Monitor:
             x = value if value.__class__ is float else number(value)
             if x is not None:
                 numbers[name] = x
-        given = None if step is None else _whole(step)
+        given = None if step is None else whole_step(step)
         with self._lock:
             at = self._next_step if given is None else given
             out = self._guarded(self._push, numbers, at, clock.time() if time is None else time, commit)
@@ -227,7 +227,7 @@ class Monitor:
 
     def rewind(self, step: int) -> list[Transition]:
         """The run goes back to a step: what was logged after it no longer counts."""
-        step = _whole(step)
+        step = whole_step(step)
         with self._lock:
             out = self._guarded(self._stream.rewind, step)
             if self._stream.history_lost:
@@ -310,54 +310,8 @@ def watch(
     return Monitor(as_policy(policy), run, acts=acts, total_steps=total_steps, keep_all=keep_all)
 
 
-def replay(
-    policy: str | os.PathLike[str] | LoadedPolicy,
-    rows: Iterable[Mapping[str, Any] | Row | Rewind] | Mapping[str, Sequence[Any]],
-    *,
-    run: str = "run",
-    nan_is_missing: bool = False,
-    total_steps: float = math.nan,
-) -> list[Transition]:
-    """The transitions that a policy (a file, `pack:NAME`, or one that was loaded) gives on points that were logged.
-
-    `rows` are dicts with a `step` (and `_time`, in seconds, where known), `{"rewind": k}` among them, or one mapping of
-    equal-length columns. None and a masked entry are no point; NaN is one, unless `nan_is_missing`. Raises UsageError
-    for a step that is no whole number.
-
-    >>> import vitalsdsl as vitals
-    >>> policy = vitals.load("spikes", text="when loss > 3 -> red")
-    >>> [t.step for t in vitals.replay(policy, {"step": [1, 2, 3], "loss": [1.0, 5.0, None]})]
-    [2]
-    """
-    loaded = as_policy(policy)
-    stream = Stream(loaded.policy, run, loaded.digest, keep_all=True, total_steps=total_steps)
-    out: list[Transition] = []
-    for event in events(rows, nan_is_missing):
-        out += stream.rewind(event.step) if isinstance(event, Rewind) else stream.push_row(event)
-    return out + stream.finish()
-
-
-def events(
-    rows: Iterable[Mapping[str, Any] | Row | Rewind] | Mapping[str, Sequence[Any]], nan_is_missing: bool = False
-) -> Iterator[Row | Rewind]:
-    """Rows of any of the accepted forms as rows and rewinds."""
-    if isinstance(rows, Mapping):
-        names = list(rows)
-        if "step" not in names:
-            raise UsageError("columns need one called `step`")
-        if len({len(rows[name]) for name in names}) != 1:
-            raise UsageError("columns must be of equal length")
-        rows = (dict(zip(names, values)) for values in zip(*(rows[name] for name in names)))
-    for row in rows:
-        if isinstance(row, (Row, Rewind)):
-            yield row
-        elif "rewind" in row:
-            yield Rewind(_whole(row["rewind"]))
-        else:
-            yield _row(row, nan_is_missing)
-
-
-def _whole(step: Any) -> int:
+def whole_step(step: Any) -> int:
+    """A step as an int. Raises UsageError for what is no whole number."""
     try:
         whole = int(step)
         if not isinstance(step, bool) and whole == step:
@@ -365,16 +319,3 @@ def _whole(step: Any) -> int:
     except (TypeError, ValueError, OverflowError):
         pass  # said below
     raise UsageError(f"a step is a whole number, not {step!r}")
-
-
-def _row(row: Mapping[str, Any], nan_is_missing: bool) -> Row:
-    step = number(row.get("step"))
-    if step is None or not step.is_integer():
-        raise UsageError(f"a row needs a whole `step`, not {row.get('step')!r}")
-    values = {}
-    for name, given in row.items():
-        value = number(given) if name not in ("step", "_time") else None
-        if value is not None and not (nan_is_missing and value != value):
-            values[name] = value
-    time = number(row.get("_time"))
-    return Row(int(step), values, math.nan if time is None else time)

@@ -43,7 +43,7 @@ class Stream:
     transitions of the steps that it closed. Nothing is shared between streams.
 
     For rewinds it keeps the last few thousand points; with `keep_all` every one, without `keep_rows` none at all: then
-    another stream that is given the run's rows anew must `replace` it.
+    another stream that is given the run's rows anew must `replace` it. With `only`, it evaluates so many of the rules.
     """
 
     def __init__(
@@ -54,8 +54,10 @@ class Stream:
         keep_all: bool = False,
         total_steps: float = math.nan,
         keep_rows: bool = True,
+        only: Collection[str] | None = None,
     ) -> None:
         self.policy = policy
+        self._only = only
         self.run = run
         self.digest = digest
         self.attempt = 0
@@ -68,7 +70,7 @@ class Stream:
         self._begin()
 
     def _begin(self) -> None:
-        self.plan = Plan(self.policy)
+        self.plan = Plan(self.policy, self._only)
         self.plan.graph.clock.total_steps = self._total_steps
         self._open: _Open | None = None
         self._late: list[tuple[str, float, int, float]] = []

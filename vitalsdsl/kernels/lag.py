@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from collections import deque
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from vitalsdsl.kernels.state import State
-from vitalsdsl.types import STEPS, Extent, Reason
+from vitalsdsl.types import SAMPLES, STEPS, Extent, Reason
+
+if TYPE_CHECKING:
+    from vitalsdsl.kernels.columns import Column, Rows
+    from vitalsdsl.kernels.spread_out import Points
 
 
 class _Remembering(State):
@@ -21,6 +25,10 @@ class _Remembering(State):
 
     def read(self, step: int, time: float) -> Any:
         return self.value
+
+    def columns(self, points: Points, rows: Rows) -> Column | None:
+        """The values at all closed steps of a run; None where the points have to be gone through."""
+        return None
 
     def reason(self, step: int, time: float) -> Reason:
         return Reason.WARMING
@@ -48,6 +56,9 @@ class Lag(_Remembering):
             self.value = recent.popleft()[1]
         return self.value
 
+    def columns(self, points: Points, rows: Rows) -> Column | None:
+        return points.back(rows, self.extent)
+
 
 class SampleLag(_Remembering):
     """The value n points before the newest."""
@@ -64,6 +75,9 @@ class SampleLag(_Remembering):
 
     def read(self, step: int, time: float) -> Any:
         return self.recent[0] if len(self.recent) == self.recent.maxlen else self.unknown
+
+    def columns(self, points: Points, rows: Rows) -> Column | None:
+        return points.back(rows, Extent((self.recent.maxlen or 1) - 1, SAMPLES))
 
 
 class AtStep(_Remembering):

@@ -70,14 +70,15 @@ class Opening(State):
         if self.value is None:
             if not self._is_complete(step, time):
                 return math.nan
-            self.value = self._settle()
+            self.value = self.settled(self.values)
             self.values.clear()
         return self.value
 
-    def _settle(self) -> float:
-        if not self.values:
+    def settled(self, values: list[float]) -> float:
+        """The one number that a whole stretch comes to; NaN where nothing in it was usable."""
+        if not values:
             return math.nan
-        return midpoint(*middle(sorted(self.values))) if self.by == "median" else mean(self.values)
+        return midpoint(*middle(sorted(values))) if self.by == "median" else mean(values)
 
     def reason(self, step: int, time: float) -> Reason:
         if not self.seen:

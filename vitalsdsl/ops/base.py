@@ -11,10 +11,15 @@ import pkgutil
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any, ClassVar, TypeVar, cast
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, cast
 
 from vitalsdsl.kernels.state import State
 from vitalsdsl.kernels.window import Window
+
+if TYPE_CHECKING:
+    from vitalsdsl.kernels.columns import Column, Rows
+    from vitalsdsl.kernels.sliding import Windows
+    from vitalsdsl.kernels.spread_out import Points
 from vitalsdsl.types import SAMPLES, STEPS, TIME, Extent, Kind
 
 
@@ -149,6 +154,12 @@ class Stateful(Function):
         read: Callable[[int, float], Any] = state.read
         return read
 
+    @classmethod
+    def columns(cls, points: Points, rows: Rows, arguments: Arguments) -> Column | None:
+        """The vectorised form: its values at all closed steps of a run. None where there is none for these points: they
+        are then gone through one by one. Of a condition the values are 1, 0 and NaN."""
+        return None
+
 
 class Windowed(Stateful):
     """A function of the points in a window: a kernel shared with its sisters, and what is read from it."""
@@ -162,6 +173,15 @@ class Windowed(Stateful):
     def value(window: Any, arguments: Arguments) -> Any:
         """The value of a warm window with enough points; NaN where undefined."""
         raise NotImplementedError
+
+    @classmethod
+    def columns(cls, points: Points, rows: Rows, arguments: Arguments) -> Column | None:
+        return cls.over(points.windows(rows, arguments["W"], cls.kernel.with_infinite), arguments)
+
+    @classmethod
+    def over(cls, windows: Windows, arguments: Arguments) -> Column | None:
+        """The values of all windows of a run; None where going through the points is as quick."""
+        return None
 
     @classmethod
     def sharing(cls, arguments: Arguments) -> tuple[Any, ...]:

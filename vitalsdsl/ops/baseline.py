@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from vitalsdsl.kernels.opening import Opening
 from vitalsdsl.ops.base import Arguments, Parameter, Stateful, Takes, X
 from vitalsdsl.types import SAMPLES, STEPS, TIME
+
+if TYPE_CHECKING:
+    from vitalsdsl.kernels.columns import Column, Rows
+    from vitalsdsl.kernels.spread_out import Points
 
 _UNITS = (STEPS, SAMPLES, TIME)
 
@@ -56,3 +62,10 @@ class Baseline(Stateful):
         origin = arguments.get("from")
         skip = 0 if origin is None or origin == "event" else origin.size
         return Opening(arguments["N"], skip, arguments.get("by") or "mean")
+
+    @classmethod
+    def columns(cls, points: Points, rows: Rows, arguments: Arguments) -> Column | None:
+        state = cls.new(arguments)
+        if arguments.get("from") == "event":
+            return None
+        return points.opening(rows, arguments["N"], state.skip, state.settled)

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from vitalsdsl.kernels.lifetime import Lifetime
 from vitalsdsl.kernels.moments import Moments
 from vitalsdsl.kernels.state import State
 from vitalsdsl.ops.base import Aggregate, Arguments, Parameter, Takes, Windowed, X
+
+if TYPE_CHECKING:
+    from vitalsdsl.kernels.columns import Column, Rows
+    from vitalsdsl.kernels.sliding import Windows
+    from vitalsdsl.kernels.spread_out import Points
 
 
 class Count(Windowed):
@@ -54,6 +59,14 @@ class Count(Windowed):
     @classmethod
     def reader(cls, state: Any, arguments: Arguments) -> Callable[[int, float], Any]:
         return super().reader(state, arguments) if arguments.get("W") else state.count
+
+    @classmethod
+    def columns(cls, points: Points, rows: Rows, arguments: Arguments) -> Column | None:
+        return super().columns(points, rows, arguments) if arguments.get("W") else points.count(rows)
+
+    @classmethod
+    def over(cls, windows: Windows, arguments: Arguments) -> Column | None:
+        return windows.count()
 
 
 class CountOfMembers(Aggregate):

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from vitalsdsl.kernels.change import Change, SampleChange
 from vitalsdsl.ops.base import Arguments, Parameter, Stateful, Takes, X
 from vitalsdsl.types import SAMPLES, Extent
+
+if TYPE_CHECKING:
+    from vitalsdsl.kernels.columns import Column, Rows
+    from vitalsdsl.kernels.spread_out import Points
 
 
 class Delta(Stateful):
@@ -51,3 +55,7 @@ class Delta(Stateful):
     @classmethod
     def reader(cls, state: Change | SampleChange, arguments: Arguments) -> Callable[[int, float], float]:
         return state.difference
+
+    @classmethod
+    def columns(cls, points: Points, rows: Rows, arguments: Arguments) -> Column | None:
+        return points.change(rows, arguments.get("D") or Extent(1, SAMPLES))

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from vitalsdsl.kernels.change import Change, SampleChange
 from vitalsdsl.ops.base import Arguments, Parameter, Takes, X
 from vitalsdsl.ops.delta import Delta as _Delta
 from vitalsdsl.types import Kind
+
+if TYPE_CHECKING:
+    from vitalsdsl.kernels.columns import Column, Rows
+    from vitalsdsl.kernels.spread_out import Points
 
 
 class Growth(_Delta):
@@ -34,3 +39,7 @@ class Growth(_Delta):
     @classmethod
     def reader(cls, state: Change | SampleChange, arguments: Arguments) -> Callable[[int, float], float]:
         return state.growth
+
+    @classmethod
+    def columns(cls, points: Points, rows: Rows, arguments: Arguments) -> Column | None:
+        return points.growth(rows, arguments["D"])

@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from vitalsdsl.kernels.lifetime import Lifetime
 from vitalsdsl.ops.base import Arguments
 from vitalsdsl.ops.lowest import Lowest as _Lowest
+
+if TYPE_CHECKING:
+    from vitalsdsl.kernels.columns import Column, Rows
+    from vitalsdsl.kernels.spread_out import Points
 
 
 class Highest(_Lowest):
@@ -31,3 +36,7 @@ class Highest(_Lowest):
     @classmethod
     def reader(cls, state: Lifetime, arguments: Arguments) -> Callable[[int, float], float]:
         return state.highest
+
+    @classmethod
+    def columns(cls, points: Points, rows: Rows, arguments: Arguments) -> Column | None:
+        return points.highest(rows)

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from vitalsdsl.kernels.lifetime import Lifetime
 from vitalsdsl.ops.base import Arguments, Stateful, X
+
+if TYPE_CHECKING:
+    from vitalsdsl.kernels.columns import Column, Rows
+    from vitalsdsl.kernels.spread_out import Points
 
 
 class Lowest(Stateful):
@@ -38,3 +42,7 @@ class Lowest(Stateful):
     @classmethod
     def reader(cls, state: Lifetime, arguments: Arguments) -> Callable[[int, float], float]:
         return state.lowest
+
+    @classmethod
+    def columns(cls, points: Points, rows: Rows, arguments: Arguments) -> Column | None:
+        return points.lowest(rows)

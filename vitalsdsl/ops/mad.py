@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import math
+from typing import TYPE_CHECKING
 
 from vitalsdsl.kernels.ordered import Spread
 from vitalsdsl.ops.base import Arguments, Windowed
+
+if TYPE_CHECKING:
+    from vitalsdsl.kernels.columns import Column
+    from vitalsdsl.kernels.sliding import Windows
 
 
 class Mad(Windowed):
@@ -36,3 +41,7 @@ class Mad(Windowed):
     def value(window: Spread, arguments: Arguments) -> float:
         scatter = 1.4826 * (2 * window.half_deviation())
         return scatter if scatter < math.inf else math.nan
+
+    @classmethod
+    def over(cls, windows: Windows, arguments: Arguments) -> Column | None:
+        return windows.mad()

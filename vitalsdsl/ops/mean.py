@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from vitalsdsl.kernels import exact
 from vitalsdsl.kernels.moments import Moments
 from vitalsdsl.ops.base import Aggregate, Arguments, Windowed
+
+if TYPE_CHECKING:
+    from vitalsdsl.kernels.columns import Column
+    from vitalsdsl.kernels.sliding import Windows
 
 
 class Mean(Windowed):
@@ -30,6 +36,10 @@ class Mean(Windowed):
     @staticmethod
     def value(window: Moments, arguments: Arguments) -> float:
         return window.mean()
+
+    @classmethod
+    def over(cls, windows: Windows, arguments: Arguments) -> Column | None:
+        return windows.mean()
 
 
 class MeanOfMembers(Aggregate):

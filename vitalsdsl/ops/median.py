@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from vitalsdsl.kernels.exact import midpoint
 from vitalsdsl.kernels.ordered import Ordered, middle
 from vitalsdsl.ops.base import Aggregate, Arguments, Windowed
+
+if TYPE_CHECKING:
+    from vitalsdsl.kernels.columns import Column
+    from vitalsdsl.kernels.sliding import Windows
 
 
 class Median(Windowed):
@@ -31,6 +37,10 @@ class Median(Windowed):
     @staticmethod
     def value(window: Ordered, arguments: Arguments) -> float:
         return window.median()
+
+    @classmethod
+    def over(cls, windows: Windows, arguments: Arguments) -> Column | None:
+        return windows.median()
 
 
 class MedianOfMembers(Aggregate):

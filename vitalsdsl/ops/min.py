@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from vitalsdsl.kernels.extremes import Extremes
 from vitalsdsl.ops.base import Aggregate, Arguments, Windowed
+
+if TYPE_CHECKING:
+    from vitalsdsl.kernels.columns import Column
+    from vitalsdsl.kernels.sliding import Windows
 
 
 class Min(Windowed):
@@ -28,6 +34,10 @@ class Min(Windowed):
     @staticmethod
     def value(window: Extremes, arguments: Arguments) -> float:
         return window.least()
+
+    @classmethod
+    def over(cls, windows: Windows, arguments: Arguments) -> Column | None:
+        return windows.least()
 
 
 class MinOfMembers(Aggregate):

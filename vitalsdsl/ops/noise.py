@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from vitalsdsl.kernels.accepted import Accepted
 from vitalsdsl.ops.base import Arguments
 from vitalsdsl.ops.usual import UNLESS as UNLESS
 from vitalsdsl.ops.usual import Usual
+
+if TYPE_CHECKING:
+    from vitalsdsl.kernels.columns import Column, Rows
+    from vitalsdsl.kernels.spread_out import Points
 
 
 class Noise(Usual):
@@ -37,3 +42,7 @@ class Noise(Usual):
     @classmethod
     def reader(cls, state: Accepted, arguments: Arguments) -> Callable[[int, float], float]:
         return state.noise
+
+    @classmethod
+    def columns(cls, points: Points, rows: Rows, arguments: Arguments) -> Column | None:
+        return points.accepted(rows, arguments["W"]).noise()

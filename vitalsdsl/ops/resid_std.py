@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from vitalsdsl.kernels.line import Line
 from vitalsdsl.ops.base import Arguments, Windowed
+
+if TYPE_CHECKING:
+    from vitalsdsl.kernels.columns import Column
+    from vitalsdsl.kernels.sliding import Windows
 
 
 class ResidStd(Windowed):
@@ -28,3 +34,7 @@ class ResidStd(Windowed):
     @staticmethod
     def value(window: Line, arguments: Arguments) -> float:
         return window.scatter()
+
+    @classmethod
+    def over(cls, windows: Windows, arguments: Arguments) -> Column | None:
+        return windows.resid_std()

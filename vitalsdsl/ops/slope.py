@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from vitalsdsl.kernels.line import Line
 from vitalsdsl.ops.base import Arguments, Windowed
+
+if TYPE_CHECKING:
+    from vitalsdsl.kernels.columns import Column
+    from vitalsdsl.kernels.sliding import Windows
 
 
 class Slope(Windowed):
@@ -31,3 +37,7 @@ class Slope(Windowed):
     @staticmethod
     def value(window: Line, arguments: Arguments) -> float:
         return window.slope()
+
+    @classmethod
+    def over(cls, windows: Windows, arguments: Arguments) -> Column | None:
+        return windows.slope()

@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from vitalsdsl.kernels.exact import total
 from vitalsdsl.kernels.moments import Moments
 from vitalsdsl.ops.base import Aggregate, Arguments, Windowed
+
+if TYPE_CHECKING:
+    from vitalsdsl.kernels.columns import Column
+    from vitalsdsl.kernels.sliding import Windows
 
 
 class Sum(Windowed):
@@ -30,6 +36,10 @@ class Sum(Windowed):
     @staticmethod
     def value(window: Moments, arguments: Arguments) -> float:
         return window.sum()
+
+    @classmethod
+    def over(cls, windows: Windows, arguments: Arguments) -> Column | None:
+        return windows.sum()
 
 
 class SumOfMembers(Aggregate):

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from vitalsdsl.kernels.accepted import Accepted
 from vitalsdsl.ops.base import WINDOW, Arguments, Parameter, Stateful, Takes, X
 from vitalsdsl.types import Extent
+
+if TYPE_CHECKING:
+    from vitalsdsl.kernels.columns import Column, Rows
+    from vitalsdsl.kernels.spread_out import Points
 
 UNLESS = Parameter("unless", Takes.FREEZING, keyword=True, required=False)
 
@@ -61,3 +65,7 @@ class Usual(Stateful):
     @classmethod
     def reader(cls, state: Accepted, arguments: Arguments) -> Callable[[int, float], float]:
         return state.usual
+
+    @classmethod
+    def columns(cls, points: Points, rows: Rows, arguments: Arguments) -> Column | None:
+        return points.accepted(rows, arguments["W"]).usual()

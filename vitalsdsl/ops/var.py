@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from vitalsdsl.kernels.moments import Moments
 from vitalsdsl.ops.base import Arguments, Windowed
+
+if TYPE_CHECKING:
+    from vitalsdsl.kernels.columns import Column
+    from vitalsdsl.kernels.sliding import Windows
 
 
 class Var(Windowed):
@@ -30,3 +36,7 @@ class Var(Windowed):
     @staticmethod
     def value(window: Moments, arguments: Arguments) -> float:
         return window.var()
+
+    @classmethod
+    def over(cls, windows: Windows, arguments: Arguments) -> Column | None:
+        return windows.var()

@@ -1,0 +1,112 @@
+"""Batch gives the transitions of the stream, on every input, and asks the stream for little."""
+
+from __future__ import annotations
+
+import math
+import random
+
+import pytest
+from reference.generator import random_case
+
+from vitalsdsl.batch import Batch
+from vitalsdsl.points import Rewind, Row
+from vitalsdsl.policy import LoadedPolicy, load
+from vitalsdsl.recorded import events
+from vitalsdsl.stream import Stream
+from vitalsdsl.table import Table
+from vitalsdsl.verdict import Transition
+
+CORE = load("pack:core")
+
+
+def streamed(loaded: LoadedPolicy, rows: list[Row | Rewind]) -> list[Transition]:
+    stream = Stream(loaded.policy, "run", loaded.digest, keep_all=True)
+    out: list[Transition] = []
+    for event in rows:
+        out += stream.rewind(event.step) if isinstance(event, Rewind) else stream.push_row(event)
+    return out + stream.finish()
+
+
+def told(transitions: list[Transition]) -> list[dict[str, object]]:
+    return [transition.as_dict() for transition in transitions]
+
+
+def healthy(seed: int, count: int = 1500) -> list[Row | Rewind]:
+    dice = random.Random(seed)
+    rows: list[Row | Rewind] = []
+    for step in range(count):
+        values = {"loss": 2 + 6 * (step + 20) ** -0.4 + dice.gauss(0, 0.02), "grad_norm": math.exp(dice.gauss(0, 0.1))}
+        if step % 100 == 0:
+            values["val_loss"] = values["loss"] + 0.05
+        rows.append(Row(step, values))
+    return rows
+
+
+@pytest.mark.parametrize("seed", range(160))
+def test_random_policies_over_random_runs(seed: int) -> None:
+    case = random_case(seed)
+    loaded = load("p", text=case["policy"])
+    rows = list(events(case["rows"]))
+    assert told(Batch(loaded.policy, loaded.digest).transitions(rows)) == told(streamed(loaded, rows))
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_a_healthy_run_needs_no_stream(seed: int) -> None:
+    table = Table.of(healthy(seed))
+    assert table is not None
+    assert Batch(CORE.policy, CORE.digest).suspects(table) == set()
+
+
+@pytest.mark.parametrize("at", [200, 700, 1499])
+def test_what_goes_wrong_is_found_and_said_by_the_stream(at: int) -> None:
+    rows = healthy(at)
+    for step in range(at, min(at + 40, len(rows))):
+        row = rows[step]
+        assert isinstance(row, Row)
+        rows[step] = Row(step, {**row.values, "loss": 9.0})
+    batch = Batch(CORE.policy, CORE.digest)
+    wanted = told(streamed(CORE, rows))
+    assert wanted and told(batch.transitions(rows)) == wanted
+    table = Table.of(rows)
+    assert table is not None and "grad_norm_high" not in batch.suspects(table)
+
+
+def test_a_nan_is_found_by_the_guard_alone() -> None:
+    loaded = load("p", text="when grad_norm > 100 -> red  when loss > 100 -> red")
+    rows = healthy(3, 50)
+    rows[20] = Row(20, {"loss": 2.0, "grad_norm": math.nan})
+    table = Table.of(rows)
+    batch = Batch(loaded.policy, loaded.digest)
+    assert table is not None and batch.suspects(table) == {"nonfinite(grad_norm)"}
+    assert told(batch.transitions(rows)) == told(streamed(loaded, rows))
+
+
+def test_ties_that_rounding_could_decide_are_left_to_the_stream() -> None:
+    # The mean of these is 0.1 to the last digit or one off it, as one adds: only an exact sum knows.
+    rows: list[Row | Rewind] = [Row(step, {"x": [0.1, 0.3, -0.1, 0.1][step % 4]}) for step in range(400)]
+    loaded = load("p", text="when mean(x, 4 samples) > 0.1 for 3 samples -> red")
+    assert told(Batch(loaded.policy, loaded.digest).transitions(rows)) == told(streamed(loaded, rows))
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        [],
+        [Row(3, {})],
+        [Row(3, {"loss": 9.0}), Rewind(1), Row(2, {"loss": 1.0})],
+        [Row(3, {"loss": 9.0}), Row(2, {"loss": 1.0}), Row(4, {"loss": 1.0})],
+        [Row(3, {"loss": 1.0}), Row(3, {"loss": 9.0})],
+        [Row(3, {"loss": math.nan}), Row(4, {"loss": math.inf})],
+    ],
+)
+def test_odd_runs(rows: list[Row | Rewind]) -> None:
+    loaded = load("p", text="when loss > 3 -> orange")
+    assert told(Batch(loaded.policy, loaded.digest).transitions(rows)) == told(streamed(loaded, rows))
+
+
+def test_one_plan_serves_many_runs() -> None:
+    batch = Batch(CORE.policy, CORE.digest)
+    runs = [healthy(seed, 400) for seed in range(3)]
+    runs.append([Row(step, {"train/loss": 2.0 if step < 100 else 8.0}) for step in range(200)])
+    for rows in [*runs, *reversed(runs)]:
+        assert told(batch.transitions(rows)) == told(streamed(CORE, rows))

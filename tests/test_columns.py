@@ -1,0 +1,95 @@
+"""Every vectorised form gives what its streaming form gives, or says by how much it may be off."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+from ops_series import VALUES, arguments_of, run
+
+from vitalsdsl.kernels.accepted import Accepted
+from vitalsdsl.kernels.columns import Rows
+from vitalsdsl.kernels.sliding import Windows
+from vitalsdsl.kernels.spread_out import Points
+from vitalsdsl.ops.base import Stateful, Takes, registry
+from vitalsdsl.types import Extent
+
+REFERENCES = {"usual", "noise"}
+STREAMS = {
+    name: function
+    for name, function in registry().items()
+    if issubclass(function, Stateful)
+    and sum(p.takes is Takes.STREAM for p in function.parameters) == 1
+    and not any(p.takes is Takes.EVENT for p in function.parameters)
+}
+
+
+def columns_of(seed: int, shape: str, cadence: str) -> tuple[Rows, Points]:
+    moments = list(run(shape, cadence, seed))
+    rows = Rows(np.array([m.step for m in moments]), np.array([m.time for m in moments]))
+    at = [i for i, m in enumerate(moments) if m.x is not None]
+    return rows, Points(np.array(at, dtype=np.int64), np.array([moments[i].x for i in at], dtype=float))
+
+
+def streamed(function: type[Stateful], arguments: dict[str, Any], rows: Rows, points: Points) -> list[float]:
+    state = function.new(arguments)
+    read = function.reader(state, arguments)
+    found, at = [], 0
+    for row, (step, time) in enumerate(zip(rows.steps.tolist(), rows.times.tolist())):
+        if at < len(points) and points.rows[at] == row:
+            state.push(step, time, float(points.values[at]))
+            at += 1
+        value = read(step, time)
+        found.append(math.nan if value is None else float(value))
+        if isinstance(state, Accepted):
+            state.decide(accept=True)
+    return found
+
+
+def is_right(column: Any, wanted: list[float], rows: Rows) -> bool:
+    values = np.broadcast_to(column.values, (len(rows),))
+    slack = np.broadcast_to(column.slack, (len(rows),))
+    want = np.array(wanted)
+    with np.errstate(invalid="ignore"):
+        same = (values == want) | (np.isnan(values) & np.isnan(want)) | (np.abs(values - want) <= slack)
+    # Where a number may be off without bound, whoever compares takes anything for possible.
+    return bool((same | ~np.isfinite(slack)).all())
+
+
+@pytest.mark.parametrize("cadence", ["1", "irregular"])
+@pytest.mark.parametrize("shape", VALUES)
+@pytest.mark.parametrize("name", sorted(STREAMS))
+def test_columns_are_the_streams_values(name: str, shape: str, cadence: str) -> None:
+    function = STREAMS[name]
+    for seed, arguments in enumerate(arguments_of(name)):
+        if arguments.get("from") == "event":
+            continue
+        rows, points = columns_of(seed, shape, cadence)
+        column = function.columns(points, rows, arguments)
+        if column is not None:
+            assert is_right(column, streamed(function, arguments, rows, points), rows), arguments
+
+
+def test_the_common_functions_have_a_vectorised_form() -> None:
+    rows, points = columns_of(0, "noise", "1")
+    fixed = {"W": Extent(20, "samples"), "N": Extent(20, "samples"), "D": Extent(20, "samples")}
+    having = {name for name, function in STREAMS.items() if function.columns(points, rows, fixed) is not None}
+    assert having >= {
+        "mean", "median", "min", "max", "sum", "count", "std", "var", "mad", "slope", "resid_std", "delta", "growth",
+        "baseline", "usual", "noise", "lowest", "highest",
+    }  # fmt: skip
+
+
+def test_what_is_not_let_in_still_counts_as_the_first_point() -> None:
+    rows = Rows(np.arange(12), np.full(12, np.nan))
+    values = np.array([9.0, *[1.0] * 11])
+    windows = Windows.accepted(Points(np.arange(12), np.where(values > 5, np.nan, values)), rows, Extent(6, "steps"))
+    reference = Accepted(Extent(6, "steps"))
+    known = []
+    for step, value in enumerate(values.tolist()):
+        known.append(reference.is_known)
+        reference.push(step, math.nan, value)
+        reference.decide(accept=value < 5)
+    assert windows.is_known(5).tolist() == known

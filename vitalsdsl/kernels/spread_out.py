@@ -1,0 +1,125 @@
+"""The points of a stream in a recorded run, all at once, and what a function without a window makes of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from vitalsdsl.kernels.columns import Array, Column, Rows, Slack, dense
+from vitalsdsl.kernels.sliding import Windows
+from vitalsdsl.types import SAMPLES, STEPS, Extent
+
+
+@dataclass(frozen=True)
+class Points:
+    """What a stream has: the rows at which it has a point, and the values, NaN and ±inf among them."""
+
+    rows: Array
+    values: Array
+    slack: Slack = 0.0
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def windows(self, rows: Rows, extent: Extent, with_infinite: bool) -> Windows:
+        """The windows that end at each closed step, as `Window` has them."""
+        return Windows.over(self, rows, extent, with_infinite)
+
+    def accepted(self, rows: Rows, extent: Extent) -> Windows:
+        """What a reference knows at each closed step, if every finite point was let in."""
+        return Windows.accepted(self, rows, extent)
+
+    def newest(self, rows: Rows) -> Column:
+        """The newest point."""
+        return Column(dense(self.rows, self.values, len(rows)), self.slack)
+
+    def count(self, rows: Rows) -> Column:
+        """Finite points since the start."""
+        places = self.rows[np.isfinite(self.values)]
+        return Column(np.searchsorted(places, np.arange(len(rows)), side="right").astype(float))
+
+    def lowest(self, rows: Rows) -> Column:
+        """The lowest finite point since the start."""
+        return self._extreme(rows, np.fmin)
+
+    def highest(self, rows: Rows) -> Column:
+        """The highest finite point since the start."""
+        return self._extreme(rows, np.fmax)
+
+    def _extreme(self, rows: Rows, better: Any) -> Column:
+        finite = np.where(np.isfinite(self.values), self.values, np.nan)
+        found = better.accumulate(finite) if len(finite) else finite
+        return Column(dense(self.rows, found, len(rows)), self.slack)
+
+    def back(self, rows: Rows, extent: Extent) -> Column:
+        """The latest point at or before each closed step less a length: of samples, so many before the newest."""
+        if extent.unit == SAMPLES:
+            at = np.searchsorted(self.rows, np.arange(len(rows)), side="right") - 1 - int(extent.size)
+            values = self.values
+        else:
+            now = rows.steps if extent.unit == STEPS else rows.times
+            own = now[self.rows]
+            placed = own == own
+            values = self.values[placed]
+            # Which points there are by then does not matter: a length is longer than nothing.
+            at = np.searchsorted(own[placed], now - extent.size, side="right") - 1
+            at = np.where(now == now, at, -1)
+            at = np.maximum.accumulate(at) if len(at) else at
+        found = np.full(len(rows), np.nan)
+        known = at >= 0
+        found[known] = values[at[known]]
+        return Column(found, self.slack)
+
+    def change(self, rows: Rows, extent: Extent) -> Column:
+        """The newest point less the one a length back, as `change.difference`."""
+        now, earlier = self._then_and_now(rows, extent)
+        with np.errstate(over="ignore", invalid="ignore"):
+            change = now - earlier
+        is_lost = ~np.isfinite(change) & np.isfinite(now) & np.isfinite(earlier)
+        return Column(np.where(is_lost, np.nan, change), 2 * self.slack)
+
+    def growth(self, rows: Rows, extent: Extent) -> Column | None:
+        """The same as a share of the earlier one's size, as `change.growth`."""
+        if np.any(self.slack):
+            return None
+        now, earlier = self._then_and_now(rows, extent)
+        with np.errstate(all="ignore"):
+            change = now - earlier
+            share = change / np.abs(earlier)
+        is_finite = np.isfinite(now) & np.isfinite(earlier)
+        if not np.isfinite(change)[is_finite].all():
+            return None  # numbers too far apart for a float: the kernel knows how
+        return Column(np.where((earlier == 0) | (is_finite & ~np.isfinite(share)), np.nan, share))
+
+    def _then_and_now(self, rows: Rows, extent: Extent) -> tuple[Array, Array]:
+        own = rows.times[self.rows]
+        placed = self if extent.unit in (STEPS, SAMPLES) else Points(self.rows[own == own], self.values[own == own])
+        return dense(placed.rows, placed.values, len(rows)), placed.back(rows, extent).values
+
+    def opening(self, rows: Rows, extent: Extent, skip: float, settle: Callable[[list[float]], float]) -> Column:
+        """One number, made of the finite points of the first stretch after `skip`, from where that is complete on."""
+        out = np.full(len(rows), np.nan)
+        if extent.unit == SAMPLES:
+            places = np.arange(len(self.rows))
+            lived = np.searchsorted(self.rows, np.arange(len(rows)), side="right")
+            values = self.values
+        else:
+            now = rows.steps if extent.unit == STEPS else rows.times
+            own = now[self.rows]
+            placed = own == own
+            if not placed.any():
+                return Column(out)
+            first, values = own[placed][0], self.values[placed]
+            places = own[placed] - first
+            lived = now - first + (extent.unit == STEPS)
+            lived = np.where(np.arange(len(rows)) >= self.rows[placed][0], lived, 0)
+        with np.errstate(invalid="ignore"):
+            complete = lived >= skip + extent.size
+        if complete.any():
+            within = (places >= skip) & (places < skip + extent.size) & np.isfinite(values)
+            taken = [float(value) for value in values[within]]
+            out[np.argmax(complete) :] = settle(taken) if taken else np.nan
+        return Column(out, self.slack)

@@ -1,0 +1,100 @@
+"""What a condition can be at each step: true, false, unknown; more than one of them where a number is not known to the
+last digit. So what cannot be true anywhere is surely not."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+
+from vitalsdsl.kernels.columns import Array, Column
+
+
+@dataclass(frozen=True)
+class Possible:
+    """Three columns of truth values (or one truth value for all steps): at each step at least one of them is true."""
+
+    true: Array
+    false: Array
+    unknown: Array
+
+    @classmethod
+    def exactly(cls, true: Array, unknown: Array) -> Possible:
+        """Of a condition that is known for certain where it is not unknown."""
+        true = np.logical_and(true, np.logical_not(unknown))
+        return cls(true, np.logical_not(np.logical_or(true, unknown)), unknown)
+
+    @classmethod
+    def of_numbers(cls, values: Array) -> Possible:
+        """From 1, 0 and NaN."""
+        return cls.exactly(values == 1.0, np.isnan(values))
+
+    @property
+    def is_certain(self) -> bool:
+        """Whether there is one answer at each step."""
+        return not bool(np.any(self.true & self.false | self.true & self.unknown | self.false & self.unknown))
+
+    def numbers(self, count: int) -> Array:
+        """1, 0 and NaN, where it is certain."""
+        return np.broadcast_to(np.where(self.unknown, np.nan, np.where(self.true, 1.0, 0.0)), (count,))
+
+    def negated(self) -> Possible:
+        return Possible(self.false, self.true, self.unknown)
+
+    def surely(self) -> Possible:
+        """True where it is true, else false."""
+        return Possible(self.true, np.logical_or(self.false, self.unknown), np.False_)
+
+
+NEVER_KNOWN = Possible(np.False_, np.False_, np.True_)
+
+
+def all_of(parts: Iterable[Possible]) -> Possible:
+    """Kleene's `and`."""
+    found = Possible(np.True_, np.False_, np.False_)
+    for part in parts:
+        found = Possible(
+            found.true & part.true,
+            found.false | part.false,
+            (found.unknown & (part.unknown | part.true)) | (found.true & part.unknown),
+        )
+    return found
+
+
+def any_of(parts: Iterable[Possible]) -> Possible:
+    """Kleene's `or`."""
+    return all_of(part.negated() for part in parts).negated()
+
+
+def at_least(count: int, parts: Iterable[Possible]) -> Possible | None:
+    """`2 of (…)`; None where a part is not certain."""
+    parts = list(parts)
+    if not all(part.is_certain for part in parts):
+        return None
+    true = sum(np.asarray(part.true, dtype=int) for part in parts)
+    unknown = sum(np.asarray(part.unknown, dtype=int) for part in parts)
+    return Possible(true >= count, true + unknown < count, (true < count) & (true + unknown >= count))
+
+
+_COMPARE = {
+    ">": np.greater,
+    "<": np.less,
+    ">=": np.greater_equal,
+    "<=": np.less_equal,
+    "==": np.equal,
+    "!=": np.not_equal,
+}
+
+
+def compared(symbol: str, left: Column, right: Column) -> Possible:
+    """A comparison: both answers are possible where the two sides are no further apart than they may be off."""
+    unknown = np.isnan(left.values) | np.isnan(right.values)
+    with np.errstate(invalid="ignore"):
+        true = _COMPARE[symbol](left.values, right.values) & ~unknown
+        false = ~true & ~unknown
+        slack = left.slack + right.slack
+        if np.any(slack):
+            close = ~(np.abs(left.values - right.values) > slack) & ~unknown & (np.asarray(slack) > 0)
+            true, false = true | close, false | close
+    return Possible(true, false, unknown)

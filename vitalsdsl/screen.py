@@ -1,0 +1,144 @@
+"""Screen: which rules of a policy can leave green in a recorded run. Whole columns at once; when in doubt, they can.
+
+A reference (`usual`, `noise`) stands on what its rule says, and that on the reference: it is begun with every point let in,
+and gone through again with what the rule then says until both agree. A step's verdict rests on earlier steps alone, so there
+is one such answer.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from vitalsdsl import signals as sg
+from vitalsdsl.columnwise import CannotSay, Columnwise
+from vitalsdsl.kernels.columns import Array, dense
+from vitalsdsl.plan import Plan
+from vitalsdsl.possible import any_of
+from vitalsdsl.spells import may_hold
+from vitalsdsl.table import Table
+from vitalsdsl.types import SAMPLES, STEPS, TIME, Extent
+from vitalsdsl.verdict import Clause, RuleState
+
+MOST_ROUNDS = 24
+"""So often a reference and its rule are made to agree before the rule is left to the stream."""
+
+
+class Screen:
+    """The rules of one plan over one run."""
+
+    def __init__(self, plan: Plan, table: Table, total_steps: float = math.nan) -> None:
+        self._plan = plan
+        self._columns = Columnwise(plan, table, total_steps)
+
+    def may_fire(self) -> set[str]:
+        """The names of the rules that may leave green."""
+        return {rule.name for rule in self._plan.rules if self._may(rule)}
+
+    def _may(self, rule: RuleState) -> bool:
+        if rule.guard is not None:
+            points = self._columns.points.get(rule.guard.metric.name)
+            return points is not None and bool(
+                (rule.guard.watches_nan and np.isnan(points.values).any())
+                or (rule.guard.watches_inf and np.isinf(points.values).any())
+            )
+        try:
+            return any(self._clause_may(clause) for clause in rule.clauses)
+        except CannotSay:
+            return True
+
+    def _clause_may(self, clause: Clause) -> bool:
+        self._settle(self._columns.references(clause))
+        rows = self._columns.evaluations(clause)
+        possible = self._columns.condition(clause.condition)
+        true = np.broadcast_to(possible.true, (self._columns.count,))[rows]
+        if not true.any():
+            return False
+        if clause.gate is not None:
+            inside = any_of(self._columns.condition(phase) for phase in clause.gate.phases).true
+            true = true & np.broadcast_to(inside, (self._columns.count,))[rows]
+        surely_false = ~(true | np.broadcast_to(possible.unknown, (self._columns.count,))[rows])
+        return may_hold(clause.holding.span, true, surely_false, self._columns.rows, rows)
+
+    # ---------------------------------------------------------------- references
+
+    def _settle(self, references: frozenset[int]) -> None:
+        """Find what each of these lets in. Raises CannotSay where they do not come to agree with their conditions."""
+        open_ = references - self._columns.settled
+        if not open_:
+            return
+        for _ in range(MOST_ROUNDS):
+            self._columns.begin_round()
+            before = {one: self._columns.let_in.get(one) for one in open_}
+            for one in open_:
+                self._columns.let_in[one] = self._votes(one)
+            if all(_same(before[one], self._columns.let_in[one]) for one in open_):
+                self._columns.settle(open_)
+                return
+        for one in open_:
+            self._columns.let_in.pop(one, None)
+        raise CannotSay("a reference and its rule do not come to agree")
+
+    def _votes(self, reference: int) -> Array:
+        """Which of the rows' points would be let in, by what the conditions say as things stand."""
+        ok = np.ones(self._columns.count, bool)
+        for freeze in self._columns.freezes(reference):
+            ok &= self._admitted(freeze)
+        return ok
+
+    def _admitted(self, freeze: sg.Freeze) -> Array:
+        rows = self._columns.evaluations(freeze)
+        said = self._columns.condition(freeze.condition)
+        if not said.is_certain:
+            raise CannotSay("a condition that freezes a reference is too close to call")
+        known = self._columns.reference_known(freeze.reference)
+        freezing = (
+            np.broadcast_to(said.true, (self._columns.count,))
+            | np.broadcast_to(said.unknown, (self._columns.count,)) & known
+        )
+        admitted = np.ones(self._columns.count, bool)
+        evaluated = freezing[rows]
+        if not evaluated.any():
+            return admitted
+        latest = dense(rows, evaluated.astype(float), self._columns.count, before=0.0) > 0
+        at_evaluation = np.zeros(self._columns.count, bool)
+        at_evaluation[rows] = True
+        point_rows = self._columns.reference_rows(freeze.reference)
+        has_point = np.zeros(self._columns.count, bool)
+        has_point[point_rows] = True
+        if any(limit.unit not in (STEPS, SAMPLES, TIME) for limit in freeze.limits):
+            raise CannotSay("a reference is frozen for a length that only the run's counters know")
+        start, count = -1, 0
+        looked_at = latest & (at_evaluation | has_point) | has_point & ~latest & _after(latest)
+        for row in np.nonzero(looked_at)[0].tolist():
+            if latest[row] and at_evaluation[row]:
+                count += 1
+                start = row if start < 0 else start
+            if not has_point[row]:
+                continue
+            if latest[row]:
+                start = row if start < 0 else start
+                if not all(self._exceeded(limit, start, row, count) for limit in freeze.limits):
+                    admitted[row] = False
+                    continue
+            start, count = -1, 0
+        return admitted
+
+    def _exceeded(self, limit: Extent, start: int, row: int, count: int) -> bool:
+        if limit.unit == SAMPLES:
+            return count > limit.size
+        if limit.unit == STEPS:
+            return bool(self._columns.rows.steps[row] - self._columns.rows.steps[start] + 1 > limit.size)
+        return bool(self._columns.rows.times[row] - self._columns.rows.times[start] > limit.size)
+
+
+def _same(before: Array | None, now: Array) -> bool:
+    return before is not None and bool(np.array_equal(before, now))
+
+
+def _after(freezing: Array) -> Array:
+    """The rows at which something froze at the row before: there a count ends."""
+    after = np.zeros(len(freezing), bool)
+    after[1:] = np.cumsum(freezing)[:-1] > 0
+    return after
