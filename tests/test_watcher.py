@@ -18,7 +18,7 @@ from acting import change, dispatcher
 from feeding import ScriptedRun, ScriptedTarget, as_plain, rows
 
 import vitalsdsl as vitals
-from vitalsdsl import delivery, dispatch, troubles, watched, watcher
+from vitalsdsl import crew, dispatch, troubles, watched, watcher
 from vitalsdsl.control import ControlFolder
 from vitalsdsl.dispatch import Dispatcher
 from vitalsdsl.errors import RunGone, TrackerError
@@ -436,13 +436,13 @@ def test_a_stream_without_rows_is_rewound_with_rows_given_again() -> None:
 
 
 def test_a_thread_with_nothing_to_do_ends_and_another_begins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(delivery, "IDLE", 0.05)
-    port = Memory()
+    monkeypatch.setattr(crew, "IDLE", 0.05)
+    port = Memory("idle")
     acts = dispatcher("rule a { when loss > 3 -> yellow }", port, start_worker=True)
     for step in (1, 2):
         acts.take([change("a", step, Level.YELLOW)])
         assert acts.flush(5.0)
-        wait_for(lambda: not any(t.name in ("vitals-dispatch", "vitals-memory") for t in threading.enumerate()))
+        wait_for(lambda: not any(t.name == "vitals-idle" for t in threading.enumerate()))
     assert len(port.alerts) == 2
     acts.close(1.0)
 

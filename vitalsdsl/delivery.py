@@ -1,4 +1,4 @@
-"""Carry out what was decided, away from the training loop: first the journal's line, then each port in its own thread.
+"""Carry out what was decided, away from the training loop: first the journal's line, then each port in a thread of a crew.
 
 A port that raises is asked again, with growing pauses, a bounded number of times, unless it refuses for good; one that
 hangs keeps only itself waiting. Each kind of failure is logged once.
@@ -13,9 +13,10 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 
+from vitalsdsl.crew import Crew
 from vitalsdsl.errors import NotLetIn, TrackerError
 from vitalsdsl.journal import Journal
 from vitalsdsl.ledger import Record
@@ -26,13 +27,8 @@ logger = logging.getLogger("vitalsdsl")
 _DICE = random.Random()
 # The training's own random numbers must not depend on whether a tracker answers.
 
-IDLE = 10.0
-"""Seconds after which a thread that has nothing to do ends; the next thing to do starts another. A process that
-watches hundreds of runs would otherwise hold a thread or two for each."""
-
 MOST_WAITING = 1000
-"""Jobs that may wait for one port; with a port that hangs, more are given up."""
-
+"""Jobs of a run that may wait for one port; with a port that hangs, more are given up."""
 
 SOON = 60.0
 """Seconds: a tracker that asks for no longer pause than this is waited for without a word."""
@@ -69,16 +65,26 @@ class Job:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What came of a job: `done` or `failed`, with what the journal is to say of it; open where there was no time."""
+    """What came of a job: `done` or `failed`, with what the journal is to say of it."""
 
     type: str
     text: str = ""
 
 
-_OPEN = Outcome("")
-
 _AT_THE_END = "the end of a run"
 """Among what was said of ports: that something was left for them."""
+
+_WRITING = "dispatch"
+"""What the threads that write journals are called by."""
+
+
+@dataclass
+class _Tries:
+    """A job that is being done, and how often it has failed."""
+
+    job: Job
+    began: float = field(default_factory=time.monotonic)
+    failures: int = 0
 
 
 class _Added(Enum):
@@ -90,14 +96,15 @@ class _Added(Enum):
 
 
 class Delivery:
-    """The queue, the threads behind it, and the end of it."""
+    """The queue of a run, what of a crew stands behind it, and the end of it. Without a crew all is done by who waits for
+    it: in `flush`, `written` and `close`."""
 
     def __init__(
         self,
         journal: Journal,
         retry: Retry,
         clock: Callable[[], float],
-        start: bool = True,
+        crew: Crew | None,
         failing: set[tuple[str, str]] | None = None,
     ) -> None:
         self._journal = journal
@@ -113,8 +120,8 @@ class Delivery:
         self._said: set[tuple[str, str, str]] = set()
         self._failing = failing if failing is not None else set()
         self._worked: set[str] = set()
-        self._threaded = start
-        self._at_work = False
+        self._crew = crew
+        self._is_writing = False
 
     @property
     def is_over(self) -> bool:
@@ -133,14 +140,13 @@ class Delivery:
             self._queue.append((records, jobs))
             self._pending += 1
             self._unwritten += 1
-            if self._threaded and not self._at_work:
-                self._at_work = True
-                threading.Thread(target=self._work, name="vitals-dispatch", daemon=True).start()
-            self._changed.notify_all()
+            if self._crew is not None and not self._is_writing:
+                self._is_writing = True
+                self._crew.call(_WRITING, self._write)
 
     def flush(self, timeout: float) -> bool:
         """Wait until all is done; False where the time was too short."""
-        if not self._threaded:
+        if self._crew is None:
             self._drain()
             return True
         with self._changed:
@@ -148,7 +154,7 @@ class Delivery:
 
     def written(self, timeout: float) -> bool:
         """Wait until all records are in the journal, whether or not anything has come of them yet."""
-        if not self._threaded:
+        if self._crew is None:
             self._drain()
             return True
         with self._changed:
@@ -163,9 +169,9 @@ class Delivery:
             self._over.set()
             left = self._pending
             self._changed.notify_all()
-        for lane in self._lanes.values():
-            lane.wake()
         waiting = ", ".join(sorted(name for name, lane in self._lanes.items() if lane.is_busy)) or "the journal"
+        for lane in self._lanes.values():
+            lane.drop()
         if not done and (waiting, _AT_THE_END) not in self._failing:
             self._failing.add((waiting, _AT_THE_END))
             logger.warning("vitals: the run is over and %d things are not done (waiting for %s)", left, waiting)
@@ -173,24 +179,23 @@ class Delivery:
 
     # ---------------------------------------------------------------- the threads
 
-    def _work(self) -> None:
-        while True:
-            with self._changed:
-                self._changed.wait_for(lambda: self._queue or self._over.is_set(), IDLE)
-                if not self._queue:
-                    self._at_work = False
-                    return
-                batches = list(self._queue)
-                self._queue.clear()
-            self._carry_out(batches)
-            self._settle(len(batches), written=len(batches))
+    def _write(self) -> float | None:
+        """What has been queued since, by a thread of the crew; again, where more has come meanwhile."""
+        self._drain_once()
+        with self._changed:
+            self._is_writing = bool(self._queue)
+            return 0.0 if self._is_writing else None
 
     def _drain(self) -> None:
         while self._queue:
+            self._drain_once()
+
+    def _drain_once(self) -> None:
+        with self._changed:
             batches = list(self._queue)
             self._queue.clear()
-            self._carry_out(batches)
-            self._settle(len(batches), written=len(batches))
+        self._carry_out(batches)
+        self.settle(len(batches), written=len(batches))
 
     def _carry_out(self, batches: Sequence[tuple[list[Record], list[Job]]]) -> None:
         try:
@@ -203,19 +208,20 @@ class Delivery:
         except Exception:  # nothing here may end the thread: later decisions still want to be carried out
             logger.exception("vitals: carrying out decisions failed")
 
-    def _settle(self, count: int, written: int = 0) -> None:
+    def settle(self, count: int, written: int = 0) -> None:
+        """Of what waited so many are done, or will not be, and of the records so many written."""
         with self._changed:
             self._pending -= count
             self._unwritten -= written
             self._changed.notify_all()
 
     def _give(self, job: Job) -> None:
-        if not self._threaded:
-            self._finished(job, self.attempt(job))
+        if self._crew is None:
+            self._do(job)
             return
         lane = self._lanes.get(job.port.name)
         if lane is None:
-            lane = self._lanes[job.port.name] = _Lane(self, job.port.name)
+            lane = self._lanes[job.port.name] = _Lane(self, self._crew, job.port.name)
         with self._changed:
             self._pending += 1
         added = lane.add(job)
@@ -223,41 +229,53 @@ class Delivery:
             self._say(job, "Full", f"{MOST_WAITING} things wait for it")
             self._finished(job, Outcome("failed", "too many things wait for this port"))
         if added is not _Added.AT_THE_END:
-            self._settle(1)
+            self.settle(1)
 
-    def run(self, job: Job) -> None:
-        """Do a job to its end, and settle it. After the end of the run nothing new is begun."""
+    def _do(self, job: Job) -> None:
+        """Do a job to its end, in this thread."""
+        tries = _Tries(job)
+        while isinstance(came := self.attempt(tries), float):
+            if self._over.wait(came):
+                return
+        self._finished(job, came)
+
+    def go_on(self, tries: _Tries) -> float | None:
+        """Try a job once more; in how many seconds it is to be tried again, None where it has come to its end. After the
+        end of the run nothing new is begun."""
+        if self._over.is_set():
+            return None
         try:
-            if not self._over.is_set():
-                self._finished(job, self.attempt(job))
-        finally:
-            self._settle(1)
+            came = self.attempt(tries)
+            if isinstance(came, float):
+                return came
+            self._finished(tries.job, came)
+        except Exception:  # as above
+            logger.exception("vitals: carrying out decisions failed")
+        return None
 
-    def attempt(self, job: Job) -> Outcome:
-        """Ask the port, again and again where it raises, unless the error `is_final`."""
-        began, failures = time.monotonic(), 0
-        while True:
-            if self._clock() > job.expires:
-                return Outcome("failed", "it had expired")
-            try:
-                said = job.act()
-                self._worked.add(job.port.name)
-                return Outcome("done", said if isinstance(said, str) else "")
-            except BaseException as error:  # a port's SystemExit must not end its thread either
-                failures += 1
-                why = f"{type(error).__name__}: {error}"
-                if isinstance(error, TrackerError) and error.is_final and not self._may_pass(job, error):
-                    self._say(job, "", str(error))
-                    return Outcome("failed", why)
-                asked = error.retry_after if isinstance(error, TrackerError) else None
-                if asked is None or asked > SOON:
-                    self._say_again(job, type(error).__name__, f"{error or why}; trying again")
-            pause = max(self._retry.pause(failures), asked or 0.0)
-            if failures >= self._retry.attempts or time.monotonic() - began + pause > self._retry.total:
-                self._say(job, "", f"given up after {failures} tries: {why}")
+    def attempt(self, tries: _Tries) -> Outcome | float:
+        """Ask the port. Where it raises, and it is not final, after how many seconds it is to be asked again."""
+        job = tries.job
+        if self._clock() > job.expires:
+            return Outcome("failed", "it had expired")
+        try:
+            said = job.act()
+            self._worked.add(job.port.name)
+            return Outcome("done", said if isinstance(said, str) else "")
+        except BaseException as error:  # a port's SystemExit must not end its thread either
+            tries.failures += 1
+            why = f"{type(error).__name__}: {error}"
+            if isinstance(error, TrackerError) and error.is_final and not self._may_pass(job, error):
+                self._say(job, "", str(error))
                 return Outcome("failed", why)
-            if self._over.wait(pause):
-                return _OPEN
+            asked = error.retry_after if isinstance(error, TrackerError) else None
+            if asked is None or asked > SOON:
+                self._say_again(job, type(error).__name__, f"{error or why}; trying again")
+        pause = max(self._retry.pause(tries.failures), asked or 0.0)
+        if tries.failures >= self._retry.attempts or time.monotonic() - tries.began + pause > self._retry.total:
+            self._say(job, "", f"given up after {tries.failures} tries: {why}")
+            return Outcome("failed", why)
+        return pause
 
     def _may_pass(self, job: Job, error: TrackerError) -> bool:
         """Where a port has been let in, it may be so again: a key had expired, and somebody renews it. One that is known
@@ -265,7 +283,7 @@ class Delivery:
         return isinstance(error, NotLetIn) and (error.is_unknown or job.port.name in self._worked)
 
     def _finished(self, job: Job, outcome: Outcome) -> None:
-        if not job.deeds or outcome is _OPEN:
+        if not job.deeds:
             return
         word = "note" if outcome.type == "done" else "why"
         more = {word: outcome.text} if outcome.text else {}
@@ -292,20 +310,26 @@ class Delivery:
 
 
 class _Lane:
-    """The thread of one port, and what waits for it."""
+    """What waits for one port of a run. One thread of the crew is at it at a time, so that its order is kept; while a job
+    waits to be tried again, none is."""
 
-    def __init__(self, delivery: Delivery, name: str) -> None:
+    def __init__(self, delivery: Delivery, crew: Crew, name: str) -> None:
         self._delivery = delivery
+        self._crew = crew
+        self._name = name
         self._jobs: deque[Job | str] = deque()
         self._newest: dict[str, Job] = {}
-        self._changed = threading.Condition()
-        self._name = name
-        self._at_work = False
-        self.is_busy = False
+        self._tries: _Tries | None = None
+        self._lock = threading.Lock()
+        self._is_called = False
+
+    @property
+    def is_busy(self) -> bool:
+        return bool(self._jobs) or self._tries is not None
 
     def add(self, job: Job) -> _Added:
         """Let a job wait. One whose `newest` waits already takes the place of the older."""
-        with self._changed:
+        with self._lock:
             if job.newest in self._newest:
                 self._newest[job.newest] = job
                 return _Added.INSTEAD
@@ -314,26 +338,35 @@ class _Lane:
             if job.newest:
                 self._newest[job.newest] = job
             self._jobs.append(job.newest or job)
-            self.is_busy = True
-            if not self._at_work:
-                self._at_work = True
-                threading.Thread(target=self._work, name=f"vitals-{self._name}", daemon=True).start()
-            self._changed.notify()
+            if not self._is_called:
+                self._is_called = True
+                self._crew.call(self._name, self._work)
             return _Added.AT_THE_END
 
-    def wake(self) -> None:
-        with self._changed:
-            self._changed.notify_all()
+    def drop(self) -> None:
+        """After the end of the run nothing new is begun: nobody waits any more for what waits here."""
+        with self._lock:
+            count = len(self._jobs)
+            self._jobs.clear()
+            self._newest.clear()
+        self._delivery.settle(count)
+        self._crew.hasten(self._name, self._work)
 
-    def _work(self) -> None:
-        while True:
-            with self._changed:
-                self.is_busy = bool(self._jobs)
-                self._changed.wait_for(lambda: self._jobs or self._delivery.is_over, IDLE)
-                if not self._jobs:
-                    self._at_work = False
-                    return
+    def _work(self) -> float | None:
+        """Try one job, by a thread of the crew."""
+        tries = self._next()
+        pause = self._delivery.go_on(tries) if tries is not None else None
+        with self._lock:
+            self._tries = None if pause is None else tries
+            self._is_called = bool(self._jobs) or pause is not None
+            again = self._is_called
+        if tries is not None and pause is None:
+            self._delivery.settle(1)
+        return (pause or 0.0) if again else None
+
+    def _next(self) -> _Tries | None:
+        with self._lock:
+            if self._tries is None and self._jobs:
                 job = self._jobs.popleft()
-                if isinstance(job, str):
-                    job = self._newest.pop(job)
-            self._delivery.run(job)
+                self._tries = _Tries(self._newest.pop(job) if isinstance(job, str) else job)
+            return self._tries

@@ -16,6 +16,7 @@ from typing import Any, Protocol
 
 from vitalsdsl import messages, rules
 from vitalsdsl.actions.base import Effect, registry
+from vitalsdsl.crew import Crew
 from vitalsdsl.decision import Decider, Decision, Surroundings
 from vitalsdsl.delivery import Delivery, Job, Retry
 from vitalsdsl.errors import PolicyError, UsageError
@@ -55,8 +56,9 @@ class Landed(Protocol):
 class Dispatcher:
     """What becomes of one run's transitions, by a policy, through the ports of its trackers.
 
-    `take` decides, and returns at once: it waits for no disk and no network and never raises. Threads of its own write
-    the journal and ask the ports. A forked child of the process decides and does nothing.
+    `take` decides, and returns at once: it waits for no disk and no network and never raises. Threads write the journal
+    and ask the ports: its own, or those of a `crew` that dispatchers of many runs share. A forked child of the process
+    decides and does nothing.
 
     `allow` names the actions that may be done at all (by default every one: pause, rollback and their like are only
     requests, granted or refused by the training side). With `dry_run` all is decided, as the ports would have it if there
@@ -100,6 +102,7 @@ class Dispatcher:
         request_lifetime: float = REQUEST_LIFETIME,
         start_worker: bool = True,
         failing: set[tuple[str, str]] | None = None,
+        crew: Crew | None = None,
     ) -> None:
         provisions = Provisions(policy)
         if any(d.is_error for d in provisions.diagnostics):
@@ -124,7 +127,8 @@ class Dispatcher:
             run.name, _allowed(allow), self._listeners, reached, dry_run, deaf, request_lifetime
         )
         self._decider = Decider(provisions, self._journal.ledger(run.name), surroundings)
-        self._delivery = Delivery(self._journal, retry or Retry(), clock, start_worker and not dry_run, failing)
+        works = (crew or Crew()) if start_worker and not dry_run else None
+        self._delivery = Delivery(self._journal, retry or Retry(), clock, works, failing)
         self._at_exit = partial(_close, weakref.ref(self))
         atexit.register(self._at_exit)
         if counters is None:

@@ -19,6 +19,7 @@ from vitalsdsl import dispatch
 from vitalsdsl.assignment import Assignment as Assignment
 from vitalsdsl.assignment import Search
 from vitalsdsl.assignment import Shows as Shows
+from vitalsdsl.crew import Crew
 from vitalsdsl.delivery import Retry
 from vitalsdsl.dispatch import Dispatcher
 from vitalsdsl.errors import NotLetIn, NotYet, RunGone, StateError, TrackerError
@@ -135,6 +136,7 @@ class Watcher:
         self._troubles = Troubles(self._shows.said)
         self._ended_by: set[str] = set()
         self._failing: set[tuple[str, str]] = set()
+        self._crew = Crew()
         self._answered = time.monotonic()
         self._over = threading.Event()
         self.found = 0
@@ -312,7 +314,14 @@ class Watcher:
         journal = Journal(None if self._dry else journal_of(self._home, info.name, policy.name))
         ports = [*run.feed.ports(policy), *run.search.assignment.ports(info)]
         dispatcher = Dispatcher(
-            policy.policy, ports, journal, info, dry_run=self._dry, retry=PATIENT, failing=self._failing
+            policy.policy,
+            ports,
+            journal,
+            info,
+            dry_run=self._dry,
+            retry=PATIENT,
+            failing=self._failing,
+            crew=self._crew,
         )
         watched = Watched(run.feed, policy, dispatcher, journal, self._store, self._from_now)
         watched.introduce()
