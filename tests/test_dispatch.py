@@ -7,6 +7,7 @@ import os
 import tempfile
 import threading
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -453,6 +454,76 @@ def test_tags_that_are_outdated_by_newer_ones_are_not_sent() -> None:
     gate.set()
     assert acts.close(5.0)
     assert port.level is O and len(port.levels) <= 3
+
+
+class _Together(Memory):
+    """Notes how many alerts and transitions come in one call."""
+
+    takes_together = True
+
+    def __init__(self, gate: threading.Event) -> None:
+        super().__init__(watch=lambda _: gate.wait(10.0) and None)
+        self.told: list[int] = []
+        self.recorded: list[int] = []
+
+    def alert_all(self, alerts: Sequence[Alert]) -> None:
+        self._called("alerts")
+        self.alerts += alerts
+        self.told.append(len(alerts))
+
+    def record(self, transitions: Sequence[Transition]) -> None:
+        super().record(transitions)
+        self.recorded.append(len(transitions))
+
+
+def test_what_waits_for_a_port_becomes_few_calls_and_none_of_it_is_lost(tmp_path: Path) -> None:
+    gate = threading.Event()
+    port = _Together(gate)
+    acts = dispatcher(three(), port, journal=Journal(tmp_path / "j"), start_worker=True)
+    for step in range(1, 41):
+        acts.take([change("a", step, O if step % 2 else Y)])
+    assert acts.written(10.0)
+    gate.set()
+    assert acts.close(10.0)
+    steps = list(range(1, 41))
+    assert [alert.transition.step for alert in port.alerts] == [t.step for t in port.transitions] == steps
+    assert len(port.told) <= 3 and len(port.recorded) <= 3 and len(port.levels) <= 3
+    assert [request.trip_step for request in port.requests] == steps[::2]
+    assert Journal(tmp_path / "j").unfinished("run") == []
+
+
+def test_alerts_that_fail_together_are_told_together_again(tmp_path: Path) -> None:
+    gate = threading.Event()
+    port = _Together(gate)
+    port.failures = 3
+    acts = dispatcher(three(), port, journal=Journal(tmp_path / "j"), start_worker=True, retry=Retry(5, 0.001, 0.002))
+    for step in range(1, 11):
+        acts.take([change("a", step, O if step % 2 else Y)])
+    gate.set()
+    assert acts.close(10.0)
+    assert [alert.transition.step for alert in port.alerts] == list(range(1, 11))
+    assert Journal(tmp_path / "j").unfinished("run") == []
+
+
+def test_while_a_run_catches_up_only_what_stands_in_the_end_shows(monkeypatch: pytest.MonkeyPatch) -> None:
+    port = Memory()
+    acts = dispatcher(three(), port)
+    for step in range(1, 6):
+        acts.take([change("a", step, O if step % 2 else Y)], is_behind=True)
+    acts.flush()
+    assert len(port.alerts) == 5 and (port.levels, port.transitions) == ([], [])
+    acts.heed()
+    acts.flush()
+    assert port.levels == [O] and port.firing == {"a": "orange@5"}
+    assert [t.step for t in port.transitions] == [1, 2, 3, 4, 5]
+    acts.heed()
+    acts.take([change("a", 6, Y)], is_behind=True)
+    assert acts.close(1.0) and port.levels == [O, Y]
+    monkeypatch.setattr(dispatch, "SHOW_EVERY", 0.0)  # one that never comes to an end shows all the same
+    acts = dispatcher(three(), again := Memory())
+    acts.take([change("a", 1, O)], is_behind=True)
+    acts.flush()
+    assert again.levels == [O]
 
 
 class _Refusing(Memory):

@@ -13,12 +13,13 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
-from vitalsdsl.actions.base import Effect
+from vitalsdsl.actions.base import Effect, registry
 from vitalsdsl.actions.reading import Asked
+from vitalsdsl.errors import UsageError
 from vitalsdsl.ledger import Instant, Ledger, Record
 from vitalsdsl.provisions import Provisions
 from vitalsdsl.rules import Level
-from vitalsdsl.tracker import Ability
+from vitalsdsl.tracker import Ability, Port
 from vitalsdsl.types import STEPS, TIME, Extent
 from vitalsdsl.verdict import Transition
 
@@ -131,6 +132,23 @@ class Surroundings:
         if effect is Effect.NOTIFY:
             return self.channels.get(asked.arguments["channel"], ())
         return self.listeners.get(_ABILITY[effect], ())
+
+
+def allowed(allow: Collection[str] | None) -> frozenset[str]:
+    """The actions that may be done, by their names; all of them without any. Raises UsageError for a strange one."""
+    known = registry()
+    if allow is None:
+        return frozenset(known)
+    strange = sorted(set(allow) - set(known))
+    if strange:
+        raise UsageError(f"there is no action `{strange[0]}` to allow; there are {', '.join(sorted(known))}")
+    return frozenset(allow)
+
+
+def reached(ports: Sequence[Port]) -> dict[str, tuple[str, ...]]:
+    """The ports behind each channel."""
+    channels = {channel for port in ports for channel in port.channels}
+    return {channel: tuple(port.name for port in ports if channel in port.channels) for channel in channels}
 
 
 class Decider:

@@ -13,7 +13,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
 
 from vitalsdsl.crew import Crew
@@ -52,15 +52,24 @@ class Retry:
 class Job:
     """One call of one port. `deeds` are the lines of the journal that it carries out, each the id of an intent and the
     number of its deed (none: tags and copies, which the next ones make good). Of jobs with one `newest` key only the
-    last is still worth doing. A text that `act` gives is what became of it, for the journal."""
+    last is still worth doing; with `items`, it is with those of all. A text that `act` gives is what became of it, for the
+    journal."""
 
     port: Port
     what: str
-    act: Callable[[], object]
+    act: Callable[..., object]
     deeds: tuple[tuple[str, int], ...] = ()
     run: str = ""
     expires: float = float("inf")
     newest: str = ""
+    items: tuple[object, ...] = ()
+
+    def do(self) -> object:
+        return self.act(self.items) if self.items else self.act()
+
+    def after(self, older: Job) -> Job:
+        """What is to be done in place of both."""
+        return replace(self, deeds=older.deeds + self.deeds, items=older.items + self.items)
 
 
 @dataclass(frozen=True)
@@ -259,7 +268,7 @@ class Delivery:
         if self._clock() > job.expires:
             return Outcome("failed", "it had expired")
         try:
-            said = job.act()
+            said = job.do()
             self._worked.add(job.port.name)
             return Outcome("done", said if isinstance(said, str) else "")
         except BaseException as error:  # a port's SystemExit must not end its thread either
@@ -331,7 +340,10 @@ class _Lane:
         """Let a job wait. One whose `newest` waits already takes the place of the older."""
         with self._lock:
             if job.newest in self._newest:
-                self._newest[job.newest] = job
+                together = job.after(self._newest[job.newest])
+                if len(together.items) > MOST_WAITING:
+                    return _Added.NOT
+                self._newest[job.newest] = together
                 return _Added.INSTEAD
             if len(self._jobs) >= MOST_WAITING:
                 return _Added.NOT

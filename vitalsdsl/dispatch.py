@@ -12,15 +12,16 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import groupby
-from typing import Any, Protocol
+from typing import Any
 
 from vitalsdsl import messages, rules
 from vitalsdsl.actions.base import Effect, registry
 from vitalsdsl.crew import Crew
-from vitalsdsl.decision import Decider, Decision, Surroundings
+from vitalsdsl.decision import Decider, Decision, Surroundings, allowed, reached
 from vitalsdsl.delivery import Delivery, Job, Retry
 from vitalsdsl.errors import PolicyError, UsageError
 from vitalsdsl.journal import Journal
+from vitalsdsl.landing import Landed, landing
 from vitalsdsl.ledger import Record, silence
 from vitalsdsl.points import RunInfo
 from vitalsdsl.provisions import Provisions
@@ -38,19 +39,13 @@ CHECK_AFTER = 5.0
 """Seconds after the last thing was recorded when the run's own lists are looked at once more, where another may have
 written them at the same instant."""
 
+SHOW_EVERY = 30.0
+"""Seconds for which tags and lists may wait, at most, while a run catches up on its history."""
+
 _MOST_SKEW = 7 * 86400.0
 """Seconds by which the clocks of two machines may differ; times of points that are further off are none."""
 
 _AT_EXIT = 5.0
-
-
-class Landed(Protocol):
-    """What has been done that is to be done once, in words: any set of texts will do. Asked and told from several threads;
-    must not raise where it is told."""
-
-    def __contains__(self, what: str, /) -> bool: ...
-
-    def add(self, what: str, /) -> None: ...
 
 
 class Dispatcher:
@@ -121,10 +116,11 @@ class Dispatcher:
         self._failed = False
         self._shown: tuple[Level, dict[str, str]] | None = None
         self._recorded: float | None = None
-        reached = _reached([named[name] for name in self._listeners[Ability.NOTIFY]])
-        deaf = dry_run and not named
+        self._unshown: list[Transition] = []
+        self._shown_at = time.monotonic()
+        heard = [named[name] for name in self._listeners[Ability.NOTIFY]]
         surroundings = Surroundings(
-            run.name, _allowed(allow), self._listeners, reached, dry_run, deaf, request_lifetime
+            run.name, allowed(allow), self._listeners, reached(heard), dry_run, dry_run and not named, request_lifetime
         )
         self._decider = Decider(provisions, self._journal.ledger(run.name), surroundings)
         works = (crew or Crew()) if start_worker and not dry_run else None
@@ -137,18 +133,24 @@ class Dispatcher:
             self._resume()
 
     def take(
-        self, transitions: Sequence[Transition], *, newest: float = math.nan, is_history: bool = False
+        self,
+        transitions: Sequence[Transition],
+        *,
+        newest: float = math.nan,
+        is_history: bool = False,
+        is_behind: bool = False,
     ) -> list[Decision]:
         """Decide what to do about transitions, in their order; it is done elsewhere, and later.
 
         `newest` is what time it is for the run, where that may be long after these transitions, or by another clock: what
-        is asked of the training side too late is not asked for. What `is_history` only shows in the tags.
+        is asked of the training side too late is not asked for. What `is_history` only shows in the tags. While the run
+        `is_behind`, tags and lists wait for where it stands in the end, but for half a minute at most: `heed` is to follow.
         """
         if os.getpid() != self._pid:
             return []
         try:
             with self._journal.lock:
-                return self._take(transitions, newest, is_history)
+                return self._take(transitions, newest, is_history, is_behind)
         except Exception:  # a health rule must never end a training run
             if not self._failed:
                 self._failed = True
@@ -170,11 +172,11 @@ class Dispatcher:
     def heed(self) -> None:
         """What has to be seen to now and then. Tags that have changed without a transition are set right: a silence has
         come, or is over. What was recorded is looked at once more, some seconds after the last of it."""
-        if os.getpid() != self._pid or not self._shown:
+        if os.getpid() != self._pid or not (self._shown or self._unshown):
             return
         with self._journal.lock:
-            if self._decider.shown(self._clock()) != self._shown:
-                self._submit([], self._tag_jobs())
+            if self._unshown or self._decider.shown(self._clock()) != self._shown:
+                self._submit([], self._showing())
             if self._recorded is None:
                 return
             if not self._delivery.is_idle:
@@ -197,7 +199,7 @@ class Dispatcher:
             # The tags as well, green though they be: a run that is well is told from one that is not watched.
             jobs += self._tag_jobs()
             if landed is not None:
-                jobs = [replace(job, act=partial(_land, job, landed)) for job in jobs if _words(job) not in landed]
+                jobs = landing(jobs, landed)
             self._submit([], jobs)
 
     def flush(self, timeout: float = 10.0) -> bool:
@@ -213,11 +215,16 @@ class Dispatcher:
         if os.getpid() != self._pid:
             return True
         atexit.unregister(self._at_exit)
+        with self._journal.lock:
+            if self._unshown:
+                self._submit([], self._showing())
         return self._delivery.close(timeout)
 
     # ---------------------------------------------------------------- from decisions to jobs
 
-    def _take(self, transitions: Sequence[Transition], newest: float, is_history: bool) -> list[Decision]:
+    def _take(
+        self, transitions: Sequence[Transition], newest: float, is_history: bool, is_behind: bool
+    ) -> list[Decision]:
         clock = self._clock()
         counters = self._counters() if self._counters is not None and transitions else {}
         decisions: list[Decision] = []
@@ -236,11 +243,9 @@ class Dispatcher:
                         told.append(_Told(record, decision.transition))
             jobs += self._jobs(told)
         if fresh:
-            for port in self._able(Ability.RECORD):
-                jobs.append(Job(port, "record transitions", partial(port.record, tuple(fresh))))
-                if port.is_contested:
-                    self._recorded = time.monotonic()
-            self._submit(records, jobs + self._tag_jobs())
+            self._unshown += fresh
+            waits = is_behind and time.monotonic() - self._shown_at < SHOW_EVERY
+            self._submit(records, jobs if waits else jobs + self._showing())
         return decisions
 
     def _submit(self, records: list[Record], jobs: list[Job]) -> None:
@@ -250,10 +255,21 @@ class Dispatcher:
     def _able(self, ability: Ability) -> Iterable[Port]:
         return (self._ports[name] for name in self._listeners[ability] if name in self._ports)
 
+    def _showing(self) -> list[Job]:
+        """Where the run stands now, and what has come of it since this was last shown."""
+        fresh, self._unshown = tuple(self._unshown), []
+        self._shown_at = time.monotonic()
+        jobs = []
+        for port in self._able(Ability.RECORD) if fresh else ():
+            jobs.append(Job(port, "record transitions", port.record, newest="transitions", items=fresh))
+            if port.is_contested:
+                self._recorded = time.monotonic()
+        return jobs + self._tag_jobs()
+
     def _tag_jobs(self) -> list[Job]:
         level, firing = self._shown = self._decider.shown(self._clock())
         return [
-            Job(port, "tag the run", partial(_tag, port, level, firing), newest="tags")
+            Job(port, "tag the run", partial(port.tag, level, firing), newest="tags")
             for port in self._able(Ability.TAG)
         ]
 
@@ -268,12 +284,15 @@ class Dispatcher:
                 for name in deed["ports"]:
                     if name not in self._ports or (one.left is not None and (at, name) not in one.left):
                         continue
+                    port = self._ports[name]
                     if effect is Effect.NOTIFY:
                         shared.setdefault((name, deed["arguments"]["channel"]), []).append((one, at))
                     else:
                         expires = one.record["at"] + self._lifetime if effect is Effect.REQUEST else float("inf")
-                        act = partial(self._post, self._ports[name], one, at)
-                        jobs.append(self._job(self._ports[name], [(one, at)], act, expires))
+                        together = effect is Effect.ALERT and port.takes_together
+                        act = partial(self._alerts, port) if together else partial(self._post, port, one, at)
+                        job = self._job(port, [(one, at)], act, expires)
+                        jobs.append(replace(job, newest="alerts", items=(one,)) if together else job)
         for (name, channel), deeds in shared.items():
             tell = partial(self._notify, self._ports[name], channel, [one for one, _ in deeds])
             jobs.append(self._job(self._ports[name], deeds, tell))
@@ -292,6 +311,9 @@ class Dispatcher:
             port.request(messages.request(one.record, at, one.transition, self._lifetime))
         else:
             port.alert(self._alert(one))
+
+    def _alerts(self, port: Port, told: Sequence[_Told]) -> None:
+        port.alert_all([self._alert(one) for one in told])
 
     def _notify(self, port: Port, channel: str, told: Sequence[_Told]) -> str | None:
         return port.notify(channel, messages.together([self._alert(one) for one in told], self._run))
@@ -357,16 +379,6 @@ class _Told:
     left: Collection[tuple[int, str]] | None = None
 
 
-def _allowed(allow: Collection[str] | None) -> frozenset[str]:
-    known = registry()
-    if allow is None:
-        return frozenset(known)
-    strange = sorted(set(allow) - set(known))
-    if strange:
-        raise UsageError(f"there is no action `{strange[0]}` to allow; there are {', '.join(sorted(known))}")
-    return frozenset(allow)
-
-
 def _named_apart(ports: Sequence[Port]) -> dict[str, Port]:
     named: dict[str, Port] = {}
     for port in ports:
@@ -375,29 +387,8 @@ def _named_apart(ports: Sequence[Port]) -> dict[str, Port]:
     return named
 
 
-def _reached(ports: Sequence[Port]) -> dict[str, tuple[str, ...]]:
-    """The ports behind each channel."""
-    channels = {channel for port in ports for channel in port.channels}
-    return {channel: tuple(port.name for port in ports if channel in port.channels) for channel in channels}
-
-
 def _is_alert(deed: Mapping[str, Any]) -> bool:
     return registry()[deed["action"]].effect is Effect.ALERT
-
-
-def _tag(port: Port, level: Level, firing: Mapping[str, str]) -> None:
-    port.tag_level(level)
-    port.tag_rules(firing)
-
-
-def _words(job: Job) -> str:
-    return f"{job.port.name}: {job.what}"
-
-
-def _land(job: Job, landed: Landed) -> object:
-    said = job.act()
-    landed.add(_words(job))
-    return said
 
 
 def _close(dispatcher: weakref.ref[Dispatcher]) -> None:

@@ -90,6 +90,14 @@ class Port:
     """The names for `notify`, from the user's own configuration."""
     is_contested: bool = False
     """Whether another writer may take away what was recorded: then it is looked at once more, a while after the last."""
+    takes_together: bool = False
+    """Whether alerts that wait for it are told in one call of `alert_all`. One that is told twice must do no harm, as a call
+    that fails is made again whole."""
+
+    def tag(self, level: Level, firing: Mapping[str, str]) -> None:
+        """Both kinds of tags. A port that can set them in one go does so."""
+        self.tag_level(level)
+        self.tag_rules(firing)
 
     def tag_level(self, level: Level) -> None:
         """The run's level is this one: `vitals:orange`, and no other tag of ours; other people's tags stay."""
@@ -102,6 +110,11 @@ class Port:
     def alert(self, alert: Alert) -> None:
         """Show a message on the run."""
         raise _undone(self, "post alerts")
+
+    def alert_all(self, alerts: Sequence[Alert]) -> None:
+        """Show messages on the run, the oldest first."""
+        for alert in alerts:
+            self.alert(alert)
 
     def notify(self, channel: str, alert: Alert) -> str | None:
         """Send a message to one of `channels`. Gives what became of it instead, in a few words for the journal, where

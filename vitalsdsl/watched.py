@@ -9,10 +9,11 @@ from dataclasses import dataclass, field
 
 from vitalsdsl.attachment import copy_of
 from vitalsdsl.decision import Decision
-from vitalsdsl.dispatch import Dispatcher, Landed
+from vitalsdsl.dispatch import Dispatcher
 from vitalsdsl.errors import StateError
 from vitalsdsl.feeds import Batch, Cursor, Feed
 from vitalsdsl.journal import Journal
+from vitalsdsl.landing import Landed
 from vitalsdsl.logged import WHY_UNKNOWN, Read, Reads
 from vitalsdsl.points import Rewind, Row
 from vitalsdsl.policy import LoadedPolicy
@@ -166,7 +167,6 @@ class Watched:
         """Read on once, and act on what changed. Raises TrackerError, after which it can be called again; nothing is
         lost then."""
         self._journal.refresh()
-        self._dispatcher.heed()
         batch = self.feed.read(self._cursor if self._anew is None else self._anew.cursor)
         reading = Reading(rows=len(batch.events), more=batch.more, is_over=batch.is_over)
         reading.notes = [note for note in batch.notes if note not in self._said]
@@ -177,8 +177,12 @@ class Watched:
         self.is_over = reading.is_over
         is_history, self._is_history = self._is_history, self._is_history and reading.more
         if reading.transitions:
-            taken = self._dispatcher.take(reading.transitions, newest=self._now(), is_history=is_history)
+            taken = self._dispatcher.take(
+                reading.transitions, newest=self._now(), is_history=is_history, is_behind=reading.more
+            )
             reading.decisions = list(taken)
+        if not reading.more:
+            self._dispatcher.heed()
         if self.is_over or time.monotonic() - self._saved >= SAVE_EVERY:
             try:
                 self.save()

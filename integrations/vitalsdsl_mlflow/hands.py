@@ -16,7 +16,7 @@ from urllib.parse import quote, unquote, urlsplit
 from vitalsdsl.errors import MissingExtraError, TrackerError, VitalsError
 from vitalsdsl_mlflow.filestore import FileStore
 from vitalsdsl_mlflow.quiet import quiet
-from vitalsdsl_mlflow.rest import NotOffered, NotThere, Rest
+from vitalsdsl_mlflow.rest import NotOffered, NotThere, Refused, Rest
 from vitalsdsl_mlflow.server import snapshot_of
 from vitalsdsl_mlflow.stores import Snapshot
 
@@ -24,6 +24,9 @@ logger = logging.getLogger("vitalsdsl")
 
 _PROXIED = "mlflow-artifacts/artifacts/"
 _LONGEST = 200
+
+_AT_ONCE = 50
+"""Tags in one request, each of 8,000 letters at most: MLflow takes a hundred, and a megabyte."""
 
 _said: set[str] = set()
 
@@ -42,10 +45,21 @@ class Hands(Protocol):
     def delete_tag(self, name: str) -> None:
         """Take a tag off; one that is not there is as good."""
 
+    def set_tags(self, values: Mapping[str, str | None]) -> None:
+        """Set tags, and take those off whose value is None: in as few requests as that can be done in."""
+
     def read(self, path: str) -> str | None:
         """An artifact's text, None where there is none."""
 
     def write(self, path: str, text: str) -> None: ...
+
+
+def _one_by_one(hands: Hands, values: Mapping[str, str | None]) -> None:
+    for name, value in values.items():
+        if value is None:
+            hands.delete_tag(name)
+        else:
+            hands.set_tag(name, value)
 
 
 class RestHands:
@@ -73,6 +87,17 @@ class RestHands:
             self._rest.post("mlflow/runs/delete-tag", {"run_id": self._run, "key": name})
         except NotThere:
             return
+
+    def set_tags(self, values: Mapping[str, str | None]) -> None:
+        """Those that are set in one request. Where that is refused, one by one, which says which of them is."""
+        new = [{"key": name, "value": value} for name, value in values.items() if value is not None]
+        gone: dict[str, str | None] = {name: None for name, value in values.items() if value is None}
+        try:
+            for at in range(0, len(new), _AT_ONCE) if len(new) > 1 else ():
+                self._rest.post("mlflow/runs/log-batch", {"run_id": self._run, "tags": new[at : at + _AT_ONCE]})
+            _one_by_one(self, gone if len(new) > 1 else values)
+        except (NotOffered, Refused):
+            _one_by_one(self, values)
 
     def read(self, path: str) -> str | None:
         if self._folder is not None:
@@ -124,6 +149,9 @@ class FolderHands:
             raise TrackerError(
                 f"the tag {name} cannot be taken off: {(error.strerror or 'no access').lower()}"
             ) from error
+
+    def set_tags(self, values: Mapping[str, str | None]) -> None:
+        _one_by_one(self, values)
 
     def read(self, path: str) -> str | None:
         file = self._file(path)
@@ -218,6 +246,9 @@ class ClientHands:
         except Exception as error:  # its own class is MLflow's, which is not imported here; gone already is as good
             if getattr(error, "error_code", "") != "RESOURCE_DOES_NOT_EXIST":
                 raise
+
+    def set_tags(self, values: Mapping[str, str | None]) -> None:
+        _one_by_one(self, values)
 
     @_told
     def read(self, path: str) -> str | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from typing import TypeVar
 
 from vitalsdsl.errors import TrackerError
 from vitalsdsl.json_line import json_line
@@ -21,49 +22,64 @@ from vitalsdsl_mlflow.stores import Snapshot, Store
 ATTEMPTS = 3
 """How often something is written that another writer took away again at once."""
 
+Lacking = TypeVar("Lacking")
+
 
 class OutsidePort(Port):
     """Acts on one run from another process. What it writes it reads again; what another writer took away it writes anew.
 
     Everything is told whole and has an id, so that any number of watchers, or one that was restarted, leave one trace.
+    Alerts go into their list at once; the newest shows in tag and description with the tags that follow.
     """
 
     name = "mlflow"
+    takes_together = True
 
     def __init__(self, hands: Hands, policy: LoadedPolicy) -> None:
         self._hands = hands
         self._policy = policy
         self._policies: dict[str, PolicyCopy] = {}
+        self._level: Level | None = None
+        self._firing: Mapping[str, str] | None = None
         self._headline = Headline()
+        self._unshown: Sequence[Alert] = ()
+        self._has_alerted = False
         self.is_contested = hands.has_artifacts
         artifacts = {Ability.RECORD} if hands.has_artifacts else set()
         self.can = frozenset({Ability.TAG, Ability.ALERT, Ability.POLICY} | artifacts)
 
+    def tag(self, level: Level, firing: Mapping[str, str]) -> None:
+        self._level, self._firing = level, firing
+        self._show()
+
     def tag_level(self, level: Level) -> None:
-        self._headline.stands(level)
-        self._tag({"vitals.level": level.word})
-        self._describe()
+        self._level = level
+        self._show()
 
     def tag_rules(self, firing: Mapping[str, str]) -> None:
-        wanted: dict[str, str | None] = {tag_name(rule): shown[:MAX_TAG] for rule, shown in firing.items()}
-        gone = [name for name in self._hands.tags() if name.startswith(RULE) and name not in wanted]
-        self._tag({**dict.fromkeys(gone, None), **wanted})
-        self._describe()
+        self._firing = firing
+        self._show()
 
     def alert(self, alert: Alert) -> None:
+        self.alert_all([alert])
+
+    def alert_all(self, alerts: Sequence[Alert]) -> None:
         if self._hands.has_artifacts:
-            self._append(ALERTS, {alert.id: alert_line(alert)})
-        if self._headline.takes(alert.level):
-            self._tag({"vitals.alert": as_tag(alert)[:MAX_TAG]})
-        self._describe()
+            self._append(ALERTS, {alert.id: alert_line(alert) for alert in alerts})
+        self._unshown = [*self._unshown, *alerts]
+        self._has_alerted = True
 
     def record(self, transitions: Sequence[Transition]) -> None:
         self._append(TRANSITIONS, {transition.id: json_line(transition.as_dict()) for transition in transitions})
 
     def complete(self, transitions: Sequence[Transition], alerts: Sequence[Alert]) -> None:
         self.record(transitions)
-        if alerts:
-            self._append(ALERTS, {alert.id: alert_line(alert) for alert in alerts})
+        if not alerts:
+            return
+        self._append(ALERTS, {alert.id: alert_line(alert) for alert in alerts})
+        if not self._has_alerted:  # the process before may have ended between its alert and the tags that show it
+            self._unshown, self._has_alerted = alerts, True
+            self._show()
 
     def record_policy(self, policy: PolicyCopy) -> None:
         if self._hands.has_artifacts:
@@ -71,69 +87,69 @@ class OutsidePort(Port):
             if any(other.file_name == name and other.digest != policy.digest for other in self._policies.values()):
                 name = f"{policy.digest.rpartition(':')[2][:8]}-{name}"
             path = f"vitals/policy/{name}"
-            self._until(lambda: self._hands.read(path) == text, lambda: self._hands.write(path, text), path)
+            self._until(lambda: self._hands.read(path) != text, lambda _: self._hands.write(path, text), path)
         self._policies[policy.digest] = policy
         self._tag(
             {f"vitals.{fact}": value[:MAX_TAG] for fact, value in facts(self._policies.values()).items() if value}
         )
 
-    def _tag(self, wanted: Mapping[str, str | None]) -> None:
-        """Set these tags, or take them off (None), but for those that are so already."""
+    def _tag(self, wanted: Mapping[str, str]) -> None:
+        """Set these tags, but for those that are so already."""
 
-        def wrong() -> dict[str, str | None]:
+        def lacking() -> dict[str, str | None]:
             tags = self._hands.tags()
             return {name: value for name, value in wanted.items() if tags.get(name) != value}
 
-        def write() -> None:
-            for name, value in wrong().items():
-                if value is None:
-                    self._hands.delete_tag(name)
-                else:
-                    self._hands.set_tag(name, value)
+        self._until(lacking, self._hands.set_tags, "tags")
 
-        self._until(lambda: not wrong(), write, "tags")
+    def _show(self) -> None:
+        """Level, rules and newest alert as tags, and all of them in our part of the run's description; what other people
+        wrote round it stays as it is."""
+        if self._level is not None:
+            self._headline.stands(self._level)
+        headline = ""
+        for alert in self._unshown:
+            headline = as_tag(alert)[:MAX_TAG] if self._headline.takes(alert.level) else headline
+        self._until(lambda: self._unlike(self._hands.tags(), headline), self._hands.set_tags, "tags")
+        self._unshown = ()
 
-    def _describe(self) -> None:
-        """Our part of the run's description, as its tags are now; what other people wrote round it stays as it is."""
-
-        def wanted() -> tuple[str, str | None]:
-            tags = self._hands.tags()
-            before = tags.get(DESCRIPTION, "")
-            return before, described(before, summary(self._policy.name, tags))
-
-        def write() -> None:
-            _, text = wanted()
-            if text is not None:
-                self._hands.set_tag(DESCRIPTION, text)
-
-        def is_there() -> bool:
-            before, text = wanted()
-            return text in (before, None)
-
-        self._until(is_there, write, "description")
+    def _unlike(self, tags: Mapping[str, str], headline: str) -> dict[str, str | None]:
+        """The tags that are not as they should be: with the value of each, or None for one that is to go."""
+        wanted: dict[str, str | None] = {}
+        if self._level is not None:
+            wanted["vitals.level"] = self._level.word
+        if self._firing is not None:
+            wanted |= {name: None for name in tags if name.startswith(RULE)}
+            wanted |= {tag_name(rule): shown[:MAX_TAG] for rule, shown in self._firing.items()}
+        if headline:
+            wanted["vitals.alert"] = headline
+        will_be = {name: value for name, value in {**tags, **wanted}.items() if value is not None}
+        text = described(tags.get(DESCRIPTION, ""), summary(self._policy.name, will_be))
+        if text is not None:
+            wanted[DESCRIPTION] = text
+        return {name: value for name, value in wanted.items() if tags.get(name) != value}
 
     def _append(self, path: str, lines: Mapping[str, str]) -> None:
         """Add lines to an artifact, by their ids: those that are there already stay as they are."""
 
-        def missing() -> tuple[list[str], list[str]]:
+        def lacking() -> str | None:
             text = self._hands.read(path) or ""
             # A last line without an end is one that is being written: whoever writes it looks again.
             there = [line for line in text[: text.rfind("\n") + 1].split("\n") if line]
             known = {id_in(line) for line in there}
-            return there, [line for known_as, line in lines.items() if known_as not in known]
+            new = [line for known_as, line in lines.items() if known_as not in known]
+            return "".join(line + "\n" for line in (*there, *new)) if new else None
 
-        def write() -> None:
-            there, new = missing()
-            self._hands.write(path, "".join(line + "\n" for line in (*there, *new)))
+        self._until(lacking, lambda text: self._hands.write(path, text), path)
 
-        self._until(lambda: not missing()[1], write, path)
-
-    def _until(self, is_so: Callable[[], bool], write: Callable[[], None], what: str) -> None:
+    def _until(self, lacking: Callable[[], Lacking | None], write: Callable[[Lacking], None], what: str) -> None:
+        """Write what is lacking until nothing is: mostly one reading, one writing, and one reading to make sure."""
         for _ in range(ATTEMPTS):
-            if is_so():
+            found = lacking()
+            if not found:
                 return
-            write()
-        if not is_so():
+            write(found)
+        if lacking():
             raise TrackerError(f"another writer keeps changing the {what} of this run")
 
 

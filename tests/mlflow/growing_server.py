@@ -99,6 +99,9 @@ class GrowingServer:
         if call == "mlflow/runs/set-tag":
             self._tags.setdefault(body["run_id"], {})[body["key"]] = body["value"]
             return {}
+        if call == "mlflow/runs/log-batch":
+            self._tags.setdefault(body["run_id"], {}).update({tag["key"]: tag["value"] for tag in body["tags"]})
+            return {}
         if call == "mlflow/runs/delete-tag":
             if self._tags.get(body["run_id"], {}).pop(body["key"], None) is None:
                 raise NotThere(f"there is no tag {body['key']}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,11 +15,12 @@ from vitalsdsl_mlflow.hands import ClientHands, FolderHands, RestHands
 from vitalsdsl_mlflow.headline import as_tag
 from vitalsdsl_mlflow.outside import OutsidePort, ports_for
 from vitalsdsl_mlflow.port import MAX_TAG, MlflowPort
-from vitalsdsl_mlflow.rest import Rest
+from vitalsdsl_mlflow.rest import NotOffered, Refused, Rest
 from vitalsdsl_mlflow.server import Server
 from vitalsdsl_mlflow.stores import Snapshot
 from vitalsdsl_mlflow.targets import store_of
 
+from tests.mlflow.growing_server import GrowingServer
 from tests.mlflow.runs import POLICY, load_policy, policy_file, recorded, vitals_tags
 from tests.trials.proxy import Fault, Proxy
 from vitalsdsl.errors import TrackerError
@@ -58,6 +60,13 @@ class Run:
         self.there.pop(name, None)
         self._written()
 
+    def set_tags(self, values: Mapping[str, str | None]) -> None:
+        for name, value in values.items():
+            if value is None:
+                self.delete_tag(name)
+            else:
+                self.set_tag(name, value)
+
     def read(self, path: str) -> str | None:
         return self.files.get(path)
 
@@ -77,10 +86,9 @@ def port(run: Run, policy: LoadedPolicy | None = None) -> OutsidePort:
 def act(port: OutsidePort) -> None:
     """Everything that dispatch asks of a port."""
     port.record_policy(PolicyCopy("watched", POLICY, "sha256:1", "watched.vitals", "abc-dirty"))
-    port.tag_level(Level.RED)
-    port.tag_rules({"loss_high": "red@6"})
     port.alert(an_alert(1))
     port.record([change(1), change(2)])
+    port.tag(Level.RED, {"loss_high": "red@6"})
 
 
 @pytest.fixture(params=["server", "sqlite", "files"])
@@ -168,6 +176,63 @@ def test_nothing_is_written_that_is_there_already() -> None:
     assert run.writes == writes
 
 
+def test_what_is_to_show_takes_one_reading_one_writing_and_one_look_at_it() -> None:
+    run, asked = Run(), list[str]()
+    run.there = {"vitals.rule.old": "red@1"}
+    read, write = run.tags, run.set_tags
+    run.tags = lambda: asked.append("read") or read()  # type: ignore[func-returns-value, method-assign]
+    run.set_tags = lambda values: asked.append("write") or write(values)  # type: ignore[func-returns-value, method-assign]
+    outside = port(run)
+    outside.alert_all([an_alert(1), an_alert(2)])
+    assert run.writes == 1 and not asked
+    outside.tag(Level.RED, {"a": "red@2"})
+    assert asked == ["read", "write", "read"]
+    assert set(run.there) == {"vitals.level", "vitals.rule.a", "vitals.alert", DESCRIPTION}
+    asked.clear()
+    outside.tag(Level.RED, {"a": "red@2"})
+    assert asked == ["read"]
+
+
+def test_of_alerts_that_are_told_together_the_tag_shows_the_newest_but_none_milder_than_what_stands() -> None:
+    run = Run()
+    outside = port(run)
+    red, yellow = an_alert(1, "bad"), replace(an_alert(2, "mild"), level=Level.YELLOW)
+    outside.alert_all([red, yellow])
+    outside.tag(Level.RED, {})
+    assert "bad" in run.there["vitals.alert"]
+    outside.alert(replace(yellow, id="id-3"))
+    outside.tag(Level.YELLOW, {})
+    assert "mild" in run.there["vitals.alert"]
+
+
+def test_an_alert_whose_process_ended_before_its_tags_shows_after_the_next_start() -> None:
+    run = Run()
+    port(run).alert(an_alert(1, "bad"))
+    again = port(run)
+    again.tag(Level.RED, {})
+    again.complete([change(1)], [an_alert(1, "bad")])
+    assert "bad" in run.there["vitals.alert"] and "bad" in run.there[DESCRIPTION]
+
+
+@pytest.mark.parametrize("answer", ["takes", "refuses", "is old"])
+def test_a_server_is_sent_many_tags_at_once_and_where_it_refuses_each(answer: str) -> None:
+    class Answers(GrowingServer):
+        def post(self, call: str, body: dict[str, Any]) -> dict[str, Any]:
+            if answer != "takes" and call.endswith("log-batch"):
+                self.asked[call] += 1
+                raise Refused("no such tag") if answer == "refuses" else NotOffered("no such call")
+            return super().post(call, body)
+
+    server = Answers(1, 1)
+    hands = RestHands(server, Snapshot(server.ids[0]))  # type: ignore[arg-type]
+    hands.set_tag("gone", "x")
+    server.asked.clear()
+    hands.set_tags({f"t{n}": str(n) for n in range(60)} | {"gone": None})
+    assert hands.tags() == {f"t{n}": str(n) for n in range(60)}
+    batches = server.asked["mlflow/runs/log-batch"]
+    assert (batches, server.asked["mlflow/runs/set-tag"]) == ((2, 0) if answer == "takes" else (1, 60))
+
+
 def test_what_another_writer_takes_away_is_written_again() -> None:
     run = Run()
     stolen = iter([True])
@@ -242,8 +307,9 @@ def test_a_mark_without_its_end_takes_nothing_with_it() -> None:
 def test_names_and_texts_are_shown_and_not_obeyed() -> None:
     run = Run()
     outside = port(run)
-    outside.tag_rules({f"<img src=x>{END}": "red@1", "`a`\n# b": "[x](javascript:y)"})
     outside.alert(an_alert(1, f"{BEGIN}<script>alert(1)</script>\n\n# big"))
+    outside.tag_rules({f"<img src=x>{END}": "red@1", "`a`\n# b": "[x](javascript:y)"})
+    assert "alert" in run.there[DESCRIPTION]
     text = run.there[DESCRIPTION]
     assert text.count(BEGIN) == text.count(END) == 1
     assert "<img" not in text.replace("\\<", "") and "<script" not in text.replace("\\<", "")
@@ -327,6 +393,7 @@ def test_a_run_whose_artifacts_lie_elsewhere_gets_its_tags(mlruns: Path) -> None
     port = in_folder(mlruns)
     assert Ability.RECORD not in port.can
     port.alert(an_alert(1))
+    port.tag(Level.RED, {})
     assert (mlruns / "tags" / "vitals.alert").exists() and not (mlruns / "artifacts").exists()
 
 
@@ -346,7 +413,9 @@ def test_a_run_is_not_told_its_own_id_and_lines_of_an_alert_stay_lines() -> None
     run = Run()
     alert = Alert("id", "red: hot at step 1 (run)", "loss is 9\ndoes: tag", Level.RED, change(1))
     assert as_tag(alert) == "red: hot at step 1: loss is 9\ndoes: tag"
-    port(run).alert(alert)
+    outside = port(run)
+    outside.alert(alert)
+    outside.tag(Level.RED, {})
     assert "- Newest alert: red: hot at step 1: loss is 9\n  - does: tag\n" in run.there[DESCRIPTION]
 
 
