@@ -14,6 +14,7 @@ import pytest
 from tests.acting import START, O, R, Y, change, dispatcher, three
 from vitalsdsl.errors import UsageError
 from vitalsdsl.journal import Journal, journal_of, journals_of
+from vitalsdsl.ledger import silence
 from vitalsdsl.memory import Memory
 
 POLICY = three("limit rollback 2 per 1000 steps")
@@ -231,3 +232,14 @@ def test_a_few_letters_of_a_run_s_id_will_do_if_no_other_begins_so(tmp_path: Pat
     for unclear in ("0e63", "0e6", "c"):
         with pytest.raises(UsageError, match="nothing is known of run"):
             journals_of(unclear, tmp_path)
+
+
+@pytest.mark.skipif(not Path("/proc/self/fd").is_dir(), reason="the system does not list open files")
+def test_journals_of_many_runs_hold_no_file_open(tmp_path: Path) -> None:
+    before = len(os.listdir("/proc/self/fd"))
+    journals = [Journal(tmp_path / f"{number}" / "j") for number in range(50)]
+    for journal in journals:
+        journal.append([silence("run", "a", "known", None, 0.0)])
+        journal.refresh()
+    assert len(os.listdir("/proc/self/fd")) < before + 5
+    assert all(Journal(journal.path).ledger("run").silences for journal in journals)

@@ -76,7 +76,6 @@ class Attachment:
         self._name = self._sharing.claim(policy.name, policy.digest)
         self._copy = copy_of(policy)
         self._monitors: dict[str, Monitor] = {}
-        self._journals: dict[str, Journal] = {}
         self._ended: set[str] = set()
         self._lock = threading.RLock()
         self._pid = os.getpid()
@@ -108,7 +107,7 @@ class Attachment:
 
     def _start(self, info: RunInfo, port: Port) -> Monitor:
         run = info.name
-        journal = self._journals[run] = Journal(journal_of(self.home, run, self._name))
+        journal = Journal(journal_of(self.home, run, self._name))
         dispatcher = Dispatcher(
             self.policy.policy, [port, *self._channels], journal, info, counters=lambda: monitor.counters
         )
@@ -138,7 +137,6 @@ class Attachment:
             monitor.finish(timeout)
             save(state_path(self.home, run, self._name), monitor.save())
             self._sharing.leave(run, self._name)
-            self._journals.pop(run).release()
 
     def resume(self, run: str) -> None:
         """A run that had ended goes on."""

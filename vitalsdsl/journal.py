@@ -61,7 +61,6 @@ class Journal:
         self._unfinished: dict[str, tuple[Record, set[tuple[int, str]]]] = {}
         self._writing = threading.Lock()
         self._unwritten: list[bytes] = []
-        self._file: int | None = None
         self._read_to = 0
         self._torn = False
         self._complained = False
@@ -143,11 +142,11 @@ class Journal:
         for record in records:
             record["by"] = self.writer
             self.remember(record)
-        if self.path is None:
-            return set()
-        lines = [_line(record) for record in records]
+        lines = [_line(record) for record in records] if self.path is not None else []
         with self._writing:
-            self._write(lines)
+            if self.path is None:
+                return set()
+            self._write(self.path, lines)
             return self._catch_up({r["id"] for r in records if r["type"] == "intent"}, sum(map(len, lines)))
 
     def refresh(self) -> None:
@@ -155,25 +154,15 @@ class Journal:
         not take before is written first."""
         with self._writing:
             if self._unwritten and self.path is not None:
-                self._write([])
+                self._write(self.path, [])
             self._catch_up(set(), 0)
 
-    def release(self) -> None:
-        """Give the file back until there is something to write: a process that has seen many runs holds no file open
-        for those that are over."""
-        with self._writing:
-            if self._file is not None:
-                os.close(self._file)
-            self._file = None
-
     def close(self) -> None:
-        """Give the file back; the journal goes on in memory."""
+        """Leave the file alone from now on; the journal goes on in memory."""
         with self._writing:
             if self._unwritten and self.path is not None:
-                self._write([])
-            if self._file is not None:
-                os.close(self._file)
-            self._file = self.path = None
+                self._write(self.path, [])
+            self.path = None
 
     # ---------------------------------------------------------------- the file
 
@@ -181,7 +170,7 @@ class Journal:
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             is_new = not path.exists()
-            self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o644)
+            os.close(_opened(path))
             data = path.read_bytes()
             if is_new:
                 _sync_directory(path.parent)
@@ -195,36 +184,36 @@ class Journal:
         if self.damaged_lines:
             logger.warning("vitals: %d damaged lines in %s were passed over", self.damaged_lines, path)
 
-    def _write(self, lines: Sequence[bytes]) -> None:
+    def _write(self, path: Path, lines: Sequence[bytes]) -> None:
         self._unwritten += lines
         try:
-            if self._file is None:
-                assert self.path is not None
-                self._file = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o644)
-            while self._unwritten:
-                self._write_whole(b"".join(self._unwritten[:1000]))
-                del self._unwritten[:1000]
-            os.fsync(self._file)
+            file = _opened(path)
+            try:
+                while self._unwritten:
+                    self._write_whole(file, b"".join(self._unwritten[:1000]))
+                    del self._unwritten[:1000]
+                os.fsync(file)
+            finally:
+                os.close(file)
             self._recover()
         except OSError as error:
             self._complain(error)
             del self._unwritten[:-MOST_UNWRITTEN]
 
-    def _write_whole(self, data: bytes) -> None:
-        assert self._file is not None
+    def _write_whole(self, file: int, data: bytes) -> None:
         rest = b"\n" + data if self._torn else data
         while rest:
-            written = os.write(self._file, rest)
+            written = os.write(file, rest)
             rest = rest[written:]
             self._torn = bool(rest)
 
     def _catch_up(self, mine: set[str], added: int) -> set[str]:
         """Read what others have appended meanwhile; which of my ids they had before me."""
         lost: set[str] = set()
-        if self._file is None or self.path is None:
+        if self.path is None:
             return lost
         try:
-            if os.fstat(self._file).st_size == self._read_to + added:
+            if self.path.stat().st_size == self._read_to + added:
                 self._read_to += added
                 return lost
             with self.path.open("rb") as file:
@@ -351,6 +340,11 @@ def _line(record: Record) -> bytes:
 def _plain(value: Any) -> Any:
     as_dict = getattr(value, "as_dict", None)
     return as_dict() if as_dict is not None else str(value)
+
+
+def _opened(path: Path) -> int:
+    """The file, for as long as something is written: a watcher of hundreds of runs could not hold all of them open."""
+    return os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o644)
 
 
 def _readable(path: Path) -> bytes:
