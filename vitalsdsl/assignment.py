@@ -46,8 +46,8 @@ class Search:
     """The looks at one target. Where it `leads`, the readings of its runs follow each look at once.
 
     `fresh` are the runs that the store does not know to be begun; it was last written to at `noted` (unix seconds). `due`
-    is when the next look is to begin, by the monotonic clock, and `late` by how many seconds the last one came later: it
-    `lags` where the readings before it take too long.
+    is when the next look is to begin, by the monotonic clock, `was_due` when the last one was, and `late` by how many
+    seconds that came later: it `lags` where the readings before it take too long.
     """
 
     assignment: Assignment
@@ -56,6 +56,8 @@ class Search:
     fresh: set[str] = field(default_factory=set)
     leads: bool = False
     due: float = math.inf
+    was_due: float = math.inf
+    is_behind: bool = False
     late: float = 0.0
     lags: bool = False
     has_answered: bool = False
@@ -63,7 +65,7 @@ class Search:
     def lag(self, runs: int, between: float) -> str | None:
         """What is to be said of how late this look comes: the readings of the one before are queued before it, so that
         what is told comes late as well. None where nothing has changed."""
-        self.late = max(0.0, time.monotonic() - self.due)
+        self.late = max(0.0, time.monotonic() - self.was_due)
         name = self.assignment.reference
         if not self.lags and self.late > between:
             self.lags = True

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import heapq
-import itertools
 import logging
 import math
 import random
@@ -28,6 +26,7 @@ from vitalsdsl.journal import Journal, journal_of, signature
 from vitalsdsl.policy import LoadedPolicy
 from vitalsdsl.store import LEASE, STORE, Store
 from vitalsdsl.troubles import MOST_PATIENT, Troubles
+from vitalsdsl.turns import Turns
 from vitalsdsl.watched import Reading, Watched
 
 logger = logging.getLogger("vitalsdsl")
@@ -61,6 +60,9 @@ _AT_THE_END = 10.0
 
 _WORKERS = 8
 
+_SPARED = 2
+"""Of the workers so many are kept for runs that have been read up to now, while others catch up."""
+
 _dice = random.Random()
 
 
@@ -68,8 +70,8 @@ _dice = random.Random()
 class _Run:
     """A run that is known, and how it goes with it. `watched` is there while it is read, and given up when it ends.
 
-    `due` is when it is read next, by the monotonic clock; infinity while it is being read, or is not to be. One that is over
-    `waits` once, for a last look at what was put on it.
+    `due` is when it is read next, by the monotonic clock; infinity while it is being read, or is not to be. It `is_behind`
+    until it has been read up to now. One that is over `waits` once, for a last look at what was put on it.
     """
 
     search: Search
@@ -77,6 +79,7 @@ class _Run:
     watched: Watched | None = None
     due: float = math.inf
     failures: int = 0
+    is_behind: bool = True
     is_off: bool = False
     is_over: bool = False
     is_settled: bool = False
@@ -128,8 +131,7 @@ class Watcher:
         self._store = None if dry_run else Store(home / STORE)
         self._holder = signature()
         self._runs: dict[tuple[str, str], _Run] = {}
-        self._due: list[tuple[float, int, _Run | Search]] = []
-        self._count = itertools.count()
+        self._turns: Turns[_Run | Search] = Turns(max(1, workers - _SPARED))
         self._pool = ThreadPoolExecutor(workers, "vitals-watch")
         self._flights: dict[Future[Any], _Run | Search] = {}
         self._ends: dict[Future[bool], _Run] = {}
@@ -155,9 +157,9 @@ class Watcher:
         `once`, also where it does not answer for a minute."""
         self._answered = time.monotonic()
         for search in self._searches:
-            self._schedule(search, 0.0)
+            self._turns.schedule(search, 0.0)
         try:
-            while not self._over.is_set() and (self._due or self._flights or self._ends):
+            while not self._over.is_set() and (self._turns or self._flights or self._ends):
                 self._start_what_is_due()
                 self._land(once)
                 self._troubles.say_what_is_over()
@@ -168,35 +170,30 @@ class Watcher:
 
     # ---------------------------------------------------------------- the round
 
-    def _schedule(self, what: _Run | Search, after: float) -> None:
-        at = time.monotonic() + after
-        what.due = at  # in place of the time that was set before, if any
-        heapq.heappush(self._due, (at, next(self._count), what))
-
     def _start_what_is_due(self) -> None:
-        now = time.monotonic()
-        while self._due and (self._due[0][0] <= now):
-            at, _, what = heapq.heappop(self._due)
+        for what, due in self._turns.begin():
             if isinstance(what, Search):
-                what.began = time.time()
+                what.began, what.was_due = time.time(), due
                 self._flights[self._pool.submit(what.assignment.target.find)] = what
-            elif what.due == at and not what.is_off:
-                what.due = math.inf
+            elif what.is_off:
+                self._turns.taken(what)
+            else:
                 self._flights[self._pool.submit(self._look, what)] = what
 
     def _land(self, once: bool) -> None:
-        pause = max(0.0, min(1.0, self._due[0][0] - time.monotonic())) if self._due else 1.0
+        pause = self._turns.pause
         waiting: list[Future[Any]] = [*self._flights, *self._ends]
         if not waiting:
             self._over.wait(pause)
             return
-        done, _ = wait(waiting, timeout=min(pause, 0.5) if self._due else 0.5, return_when=FIRST_COMPLETED)
+        done, _ = wait(waiting, timeout=min(pause, 0.5), return_when=FIRST_COMPLETED)
         for future in done:
             ended = self._ends.pop(future, None)
             if ended is not None:
                 self._settle(ended, future.result(), once)
                 continue
             what = self._flights.pop(future)
+            self._turns.taken(what)
             if isinstance(what, Search):
                 self._found(what, future, once)
             else:
@@ -245,12 +242,12 @@ class Watcher:
                 self.lost.append(str(error))
                 self._shows.said(str(error))
             else:
-                self._schedule(search, self._troubles.failed(search, search, error))
+                self._turns.schedule(search, self._troubles.failed(search, search, error))
             return
         except Exception as error:  # a reader's own fault must not end the watch over what has been found
             logger.exception("vitals: looking for runs failed; trying again")
             failed = TrackerError(f"looking for runs failed: {error}")
-            self._schedule(search, self._troubles.failed(search, search, failed))
+            self._turns.schedule(search, self._troubles.failed(search, search, failed))
             return
         self._answered = time.monotonic()
         self.has_looked = True
@@ -259,7 +256,7 @@ class Watcher:
         for feed in new:
             run = self._runs[feed.uri, digest] = _Run(search, feed)
             search.fresh.add(feed.uri)
-            self._schedule(run, 0.0)
+            self._turns.schedule(run, 0.0)
         self.found += len(new)
         if new and not once:
             self._shows.found(search.assignment.reference, [feed.info for feed in new])
@@ -269,9 +266,9 @@ class Watcher:
         runs = [run for run in self._runs.values() if run.search is search and not (run.is_off or run.is_over)]
         if self._troubles.recovered(search, search):
             for run in (run for run in runs if run.failures and run.due < math.inf):
-                self._schedule(run, _dice.uniform(0.0, run.feed.interval))
+                self._turns.schedule(run, _dice.uniform(0.0, run.feed.interval))
         if not once:
-            self._schedule(search, self._lead(search, runs))
+            self._turns.schedule(search, self._lead(search, runs))
 
     def _lead(self, search: Search, runs: Sequence[_Run]) -> float:
         """When to look at a target next. The readings of many runs follow the look that spares them their questions."""
@@ -280,7 +277,7 @@ class Watcher:
             return FIND_EVERY
         for run in runs:
             if run.due < math.inf and not run.failures and not run.is_elsewhere:
-                self._schedule(run, 0.0)
+                self._turns.schedule(run, 0.0)
         between = min(run.feed.interval for run in runs)
         lag = search.lag(len(runs), between)
         if lag is not None:
@@ -353,7 +350,7 @@ class Watcher:
             run.is_elsewhere = True
             self._say_once(run, f"{name} is watched by another watcher with this store")
             if not once:
-                self._schedule(run, LEASE / 2)
+                self._turns.schedule(run, LEASE / 2)
             return
         except RunGone as error:
             run.is_off = True
@@ -373,7 +370,7 @@ class Watcher:
             if once and run.failures > MOST_FAILURES:
                 run.is_off = True
             else:
-                self._schedule(run, pause)
+                self._turns.schedule(run, pause)
             return
         except Exception:  # one run that cannot be judged must not end the watch over the others
             run.is_off = True
@@ -388,12 +385,12 @@ class Watcher:
         self._shows.saw(run.watched, reading)
         for note in reading.notes:
             self._shows.said(f"{name}: {note}")
-        run.is_over = reading.is_over
+        run.is_over, run.is_behind = reading.is_over, reading.more
         if reading.more:
-            self._schedule(run, 0.0)
+            self._turns.go_on(run)
         elif reading.is_over and run.watched.is_unchecked and not run.waits:
             run.waits = True
-            self._schedule(run, dispatch.CHECK_AFTER)
+            self._turns.schedule(run, dispatch.CHECK_AFTER)
         elif reading.is_over:
             run.waits = False
             self._end(run)
@@ -401,12 +398,12 @@ class Watcher:
             between = run.feed.interval
             # Where looks lead, that is but for the case that they fail; a reading of its own costs more.
             leads = run.search.leads
-            self._schedule(run, 2.0 * (between + run.search.late) if leads else between * _dice.uniform(0.9, 1.1))
+            self._turns.schedule(run, 2.0 * (between + run.search.late) if leads else between * _dice.uniform(0.9, 1.1))
         else:
             run.quiet = 0 if reading.rows else run.quiet + 1
             run.looks += 1
             if run.quiet < 2 and run.looks < MOST_LOOKS:
-                self._schedule(run, SETTLE)
+                self._turns.schedule(run, SETTLE)
 
     def _end(self, run: _Run) -> None:
         """A run is over: what is still to be done about it is finished, as far as that can be in time."""
@@ -423,7 +420,7 @@ class Watcher:
         if self._store is not None and run.is_settled:
             self._store.settled(*run.key)
         if not once and self._store is not None and not run.is_off:
-            self._schedule(run, LOOK_AGAIN)
+            self._turns.schedule(run, LOOK_AGAIN)
 
     def _may_pass(self, run: _Run, error: TrackerError, once: bool) -> bool:
         """What was read before can be so again, whatever its tracker says meanwhile: somebody renews a key, or mends a

@@ -15,7 +15,7 @@ from vitalsdsl_mlflow import remote, rest, targets
 from vitalsdsl_notify import webhook
 from vitalsdsl_wandb import feed, graphql
 
-from vitalsdsl import delivery, dispatch, retry_after, store, troubles, watched, watcher
+from vitalsdsl import crew, dispatch, retry_after, store, troubles, watched, watcher
 from vitalsdsl.__main__ import main
 
 SHORTENED: list[tuple[ModuleType, tuple[str, ...]]] = [
@@ -23,7 +23,7 @@ SHORTENED: list[tuple[ModuleType, tuple[str, ...]]] = [
     (troubles, ("FIRST_PAUSE", "MOST_PATIENT", "CALM")),
     (watched, ("SAVE_EVERY",)),
     (store, ("LEASE",)),
-    (delivery, ("IDLE",)),
+    (crew, ("IDLE",)),
     (dispatch, ("CHECK_AFTER",)),
     (retry_after, ("LONGEST",)),
     (targets, ("WIDE_S",)),
