@@ -236,10 +236,10 @@ def test_a_few_letters_of_a_run_s_id_will_do_if_no_other_begins_so(tmp_path: Pat
 
 @pytest.mark.skipif(not Path("/proc/self/fd").is_dir(), reason="the system does not list open files")
 def test_journals_of_many_runs_hold_no_file_open(tmp_path: Path) -> None:
-    before = len(os.listdir("/proc/self/fd"))
+    before = len(list(Path("/proc/self/fd").iterdir()))
     journals = [Journal(tmp_path / f"{number}" / "j") for number in range(50)]
     for journal in journals:
         journal.append([silence("run", "a", "known", None, 0.0)])
         journal.refresh()
-    assert len(os.listdir("/proc/self/fd")) < before + 5
+    assert len(list(Path("/proc/self/fd").iterdir())) < before + 5
     assert all(Journal(journal.path).ledger("run").silences for journal in journals)

@@ -1,8 +1,9 @@
 """A fleet under one watcher, measured: `python -m tests.mlflow.fleet_trial --runs 300 --metrics 20`, or `make trials`.
 
 Starts an MLflow server on loopback, writes runs that go on into its sqlite file, and watches the experiment from a process
-of its own, under a policy with windows of up to 500 steps. Prints what was written, judged and missed, what was asked, how
-far behind the watcher was, and what it needed. Not part of the tests: it goes on for minutes.
+of its own, under a policy with windows of up to 500 steps, by which each run has a few transitions, or with `--noisy` some
+150. Prints what was written, judged and missed, what was asked, how far behind the watcher was, and what it needed. Not
+part of the tests: it goes on for minutes.
 """
 
 from __future__ import annotations
@@ -36,6 +37,7 @@ from vitalsdsl.watched import Reading, Watched
 from vitalsdsl.watcher import Assignment, Shows, Watcher
 
 POLICY = Path(__file__).with_name("fleet.vitals")
+NOISY = Path(__file__).with_name("noisy.vitals")
 
 WARM_S = 30.0
 """What the first look at every run needs is not counted."""
@@ -137,6 +139,7 @@ class PretendedServer(GrowingServer):
         file.write_bytes(content)
 
     def download(self, path: str) -> bytes:
+        self.asked["artifacts"] += 1
         file = self._folder / path
         if not file.exists():
             raise NotThere(f"there is no {path}")
@@ -237,6 +240,7 @@ def main(arguments: Sequence[str]) -> None:
     )
     parser.add_argument("--again", type=int, default=3, help="runs that go back half-way and log steps again")
     parser.add_argument("--policy", default=str(POLICY))
+    parser.add_argument("--noisy", action="store_const", dest="policy", const=str(NOISY), help="a burst of transitions")
     parser.add_argument(
         "--pretend", action="store_true", help="no server: its answers are worked out, for one busy core"
     )
@@ -253,9 +257,13 @@ def main(arguments: Sequence[str]) -> None:
 
 def trial(asked: argparse.Namespace, folder: Path, arguments: Sequence[str]) -> None:
     if asked.pretend:
+        alone = Watching("", folder / "alone", [*arguments, "--runs", "1", "--seconds", "20"])
+        alone.ended(asked.patience)
         watching = Watching("", folder / "home", arguments)
         end = watching.ended(asked.seconds + asked.patience)
         report(asked, end["written"], watching.told, end["sums"], [])
+        share = (watching.told[-1]["rss"] - alone.told[-1]["rss"]) / (asked.runs - 1) if asked.runs > 1 else 0.0
+        print(f"RSS beyond that of a watcher of one run: {share / 1e6:.2f} MB a run")
         return
     from tests.mlflow.conftest import Server as TrackingServer
     from tests.mlflow.fleet_writer import FleetWriter
@@ -339,6 +347,7 @@ def report(
         print(f"server: CPU {100 * share:.0f} % of a core")
     print("RSS, MB: " + ", ".join(f"{said['rss'] / 1e6:.0f}" for said in told[:: max(1, len(told) // 12)]))
     print(f"RSS at the end {last['rss'] / 1e6:.1f} MB; transitions {last['transitions']}")
+    print(f"requests in all {sum(told[-1]['asked'].values())}: {told[-1]['asked']}")
 
 
 if __name__ == "__main__":
