@@ -39,9 +39,6 @@ from vitalsdsl.watcher import Assignment, Shows, Watcher
 POLICY = Path(__file__).with_name("fleet.vitals")
 NOISY = Path(__file__).with_name("noisy.vitals")
 
-WARM_S = 30.0
-"""What the first look at every run needs is not counted."""
-
 
 class CountedRest(Rest):
     """Counts what is asked."""
@@ -98,6 +95,7 @@ class Behind(Shows):
     def __init__(self) -> None:
         self.at: dict[str, float] = {}
         self.gaps: list[float] = []
+        self.current: set[str] = set()
         self.over: set[str] = set()
         self.transitions = 0
 
@@ -107,6 +105,8 @@ class Behind(Shows):
             self.gaps.append(now - self.at[name])
         self.at[name] = now
         self.transitions += len(reading.transitions)
+        if not reading.more:
+            self.current.add(name)
         if reading.is_over:
             self.over.add(name)
 
@@ -177,7 +177,7 @@ def watch(uri: str, home: Path, asked: argparse.Namespace) -> None:
         times = os.times()
         print(json.dumps({
             "rss": resident(), "cpu": times.user + times.system, "at": time.monotonic(), "looks": target.looks,
-            "asked": dict(rest.asked), "gaps": [round(gap, 2) for gap in gaps], "over": len(behind.over),
+            "asked": dict(rest.asked), "gaps": [round(gap, 2) for gap in gaps], "over": len(behind.over), "current": len(behind.current),
             "threads": threading.active_count(), "transitions": behind.transitions,
         }), flush=True)  # fmt: skip
         if len(behind.over) >= asked.runs:
@@ -326,7 +326,12 @@ def report(
     if not told:
         return
     end = marks[-1][0] if marks else told[0]["at"] + asked.seconds
-    warm = [said for said in told if said["at"] > told[0]["at"] + WARM_S and said["at"] <= end]
+    caught_up = [said for said in told if said["current"] >= asked.runs]
+    if caught_up:
+        first = caught_up[0]
+        print(f"caught up after {first['at'] - told[0]['at'] + 5.0:.0f} s and {first['cpu']:.0f} s of CPU, with "
+              f"{first['rss'] / 1e6:.0f} MB and {sum(first['asked'].values())} requests")  # fmt: skip
+    warm = [said for said in caught_up if said["at"] <= end]
     if len(warm) < 3 or not any(said["gaps"] for said in warm[1:]):
         print("too short to say more")
         return
