@@ -31,6 +31,7 @@ from vitalsdsl.watched import Reading, Watched
 from vitalsdsl.watcher import Assignment, Shows, Watcher
 
 POLICY = Path(__file__).with_name("fleet.vitals")
+NOISY = Path(__file__).with_name("noisy.vitals")
 HERE = "tests.trials.wandb_fleet"
 MOST_MEGABYTES = 0.5
 MOST_CORES = 1.0
@@ -173,7 +174,7 @@ class Judged(Shows):
 def measure(options: argparse.Namespace) -> Json:
     """Watch the project for a while, then hold it, and see whether all has been judged."""
     project = Project(options)
-    policy = vitals.load(str(POLICY))
+    policy = vitals.load(str(NOISY if options.noisy else POLICY))
     target = Timed(remote.target("team/p", Wanted(step_key=policy.axis)))
     judged = Judged(target)
     with tempfile.TemporaryDirectory() as home:
@@ -251,6 +252,7 @@ def main() -> int:
     parser.add_argument("--every", type=float, default=1.0, help="seconds from row to row")
     parser.add_argument("--minutes", type=float, default=3.0)
     parser.add_argument("--limit", type=int, default=1000, help="questions that the server allows a minute")
+    parser.add_argument("--noisy", action="store_true", help="a transition in every hundred rows")
     parser.add_argument("--serve", action="store_true", help=argparse.SUPPRESS)
     parser.add_argument("--measure", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()
@@ -280,7 +282,8 @@ def _apart(options: argparse.Namespace, runs: int) -> Json:
     """A measurement in a process of its own."""
     minutes = options.minutes if runs > 1 else min(0.5, options.minutes)
     told = [f"--{name}={getattr(options, name)}" for name in ("metrics", "past", "every", "limit")]
-    command = [sys.executable, "-m", HERE, "--measure", f"--runs={runs}", f"--minutes={minutes}", *told]
+    noisy = ["--noisy"] if options.noisy else []
+    command = [sys.executable, "-m", HERE, "--measure", f"--runs={runs}", f"--minutes={minutes}", *told, *noisy]
     found: Json = json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout)
     return found
 
