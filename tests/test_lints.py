@@ -121,6 +121,7 @@ def test_advice_is_given_with_its_numbers(text: str, code: str, told: str) -> No
 
 
 HARMLESS = [
+    "when log(x) > usual(log(x), 50 samples) + greatest(log(6), 5 * noise(log(x), 50 samples)) -> yellow",
     "when step >= 0 and loss > 3 -> yellow",
     "param strict = 0\nwhen strict > 0.5 and loss > 3 -> yellow",
     "when std(loss, 9 samples) == 0 or fraction(loss > 3, 9 samples) == 1 or loss == 0 -> yellow",

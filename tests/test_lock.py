@@ -43,9 +43,9 @@ def codes(policy: Path) -> list[tuple[str, str]]:
 def test_it_pins_each_file_and_pack_by_the_digest_of_its_meaning(policy: Path) -> None:
     text = policy.with_name("llm.vitals.lock").read_text("utf-8")
     pinned = json.loads(text)["uses"]
-    assert list(pinned) == ["common.vitals", "pack:core", "sub/deep.vitals"]
+    assert list(pinned) == ["common.vitals", "pack:core", "pack:names", "sub/deep.vitals"]
     assert pinned["common.vitals"] == digest(parse(Source("x", COMMON)).policy)
-    assert pinned["pack:core"] == load("pack:core").digest
+    assert pinned["pack:names"] == load("pack:names").digest
     assert text == json.dumps({"lock": 1, "uses": pinned}, indent=2) + "\n"
     assert codes(policy) == []
 
@@ -88,6 +88,7 @@ def test_a_use_that_the_lock_does_not_know_is_refused_and_one_too_many_is_a_warn
     assert codes(policy) == [
         ("error", "`new.vitals` is used, and the lock does not pin it"),
         ("warning", "the lock pins `pack:core`, which is no longer used"),
+        ("warning", "the lock pins `pack:names`, which is no longer used"),
     ]
     policy.write_text('use "common.vitals"\n')
     assert load(policy)

@@ -12,7 +12,7 @@ from vitalsdsl import PolicyError, SourceError, load, replay
 from vitalsdsl import packs as found
 from vitalsdsl.diagnostic import Diagnostic
 from vitalsdsl.policy import read
-from vitalsdsl.rules import Rule
+from vitalsdsl.rules import Event, Let, Rule
 
 
 def install(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, packages: dict[str, dict[str, bytes]]) -> None:
@@ -52,7 +52,7 @@ def test_an_entry_point_that_outlived_its_package_hides_no_other(monkeypatch: py
     gone = [EntryPoint("gone", "f6_no_such_package", found.GROUP), EntryPoint("odd", "a:b c", found.GROUP)]
     own = EntryPoint("vitalsdsl", "vitalsdsl_rules", found.GROUP)
     monkeypatch.setattr("importlib.metadata.entry_points", lambda group: [*gone, own])
-    assert list(found.packs()) == ["core"]
+    assert set(found.packs().values()) == {"vitalsdsl_rules"}
 
 
 def test_nobody_takes_the_place_of_a_shipped_pack(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -92,3 +92,38 @@ def test_every_shipped_pack_says_why_and_what_to_try(name: str) -> None:
 
 def test_the_core_pack_is_silent_on_a_run_that_logs_none_of_its_metrics() -> None:
     assert replay(load("pack:core"), [{"step": s, "reward": float(s)} for s in range(300)]) == []
+
+
+def test_what_a_pack_defines_and_nothing_names_is_neither_evaluated_nor_guarded() -> None:
+    loaded = load("p", text='use "pack:names"\nwhen val_loss > 3 -> yellow')
+    rows = [{"step": 0, "eval_loss": 1.0, "lr": float("nan"), "loss": float("nan")}]
+    assert not loaded.policy.of(Event) and replay(loaded, rows) == []
+
+
+def test_what_a_named_part_of_a_pack_names_in_turn_is_kept(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    files = {"parts.vitals": b"let a = loss + 1\nlet b = a + 1\nevent high = b > 5\nevent low = a < 0\nlet c = 2 * a"}
+    install(monkeypatch, tmp_path, {"f6_parts": files})
+    loaded = load("p", text='use "pack:parts" as p\nwhen p.high -> yellow')
+    assert [s.name for s in loaded.policy.statements if isinstance(s, (Let, Event))] == ["p.a", "p.b", "p.high"]
+    assert [t.step for t in replay(loaded, [{"step": 0, "loss": 3.0}, {"step": 1, "loss": 4.0}])] == [1]
+
+
+def test_what_the_policy_itself_defines_stays_though_nothing_names_it() -> None:
+    loaded = load("p", text="let gap = val_loss - loss\nwhen lr > 3 -> yellow")
+    assert [t.rule for t in replay(loaded, [{"step": 0, "loss": float("nan")}])] == ["nonfinite(loss)"]
+
+
+LOSSES = ["loss", "train/loss", "lm loss", "train/CE loss", "loss/train/total", "loss_metrics/global_avg_loss", "trl"]
+
+
+@pytest.mark.parametrize("logged", LOSSES)
+def test_two_packs_that_share_the_names_speak_of_one_loss(logged: str) -> None:
+    loaded = load("p", text='use "pack:core"\nuse "pack:names"\nwhen loss > 3 -> yellow')
+    rows = [{"step": 0, logged: 4.0}, {"step": 1, logged: float("nan")}]
+    assert [t.rule for t in replay(loaded, rows)] == ["loss_yellow", "loss_nonfinite"]
+
+
+def test_the_mean_of_the_whole_run_does_not_pass_for_its_last_loss() -> None:
+    loaded = load("p", text='use "pack:names"\nwhen loss > 3 -> yellow')
+    rows = [{"step": 0, "loss": 1.0}, {"step": 10, "train_loss": 4.0, "train/train_loss": 4.0}]
+    assert replay(loaded, rows) == []

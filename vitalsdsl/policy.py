@@ -25,6 +25,7 @@ from vitalsdsl.provisions import Provisions
 from vitalsdsl.references import Opened, near, opened
 from vitalsdsl.renaming import replaced
 from vitalsdsl.source import Locator, Source, is_yaml
+from vitalsdsl.vocabulary import without_unnamed
 
 logger = logging.getLogger("vitalsdsl")
 
@@ -171,7 +172,7 @@ class _Reading:
         if any(d.is_error for d in problems):
             return None, in_order(problems)
         problems = in_order([*problems, *run_lints(policy, tested=tested, channels=self.channels)])
-        policy = with_names_written(policy)
+        policy = with_names_written(without_unnamed(policy))
         title = policy.name or Path(found.file).name.split(".")[0] or "policy"
         loaded = LoadedPolicy(
             policy, digest(policy), title, source.text, self.reference, tuple(merge.sources), tuple(problems),

@@ -40,7 +40,10 @@ class FreezingInHealth(Lint):
                 continue
             for part in alternatives(condition):
                 inner = part.operand if isinstance(part, ex.Not) else part
-                if isinstance(inner, ex.Comparison) and _in_health(inner, at) is not isinstance(part, ex.Not):
+                if not isinstance(inner, ex.Comparison):
+                    continue
+                healthy = _in_health(inner, at)
+                if healthy is not None and healthy is not isinstance(part, ex.Not):
                     yield from self._references(inner, at)
 
     def _references(self, node: ex.Comparison, at: Looked) -> Iterator[Diagnostic]:
