@@ -1,0 +1,68 @@
+"""Recorded runs as commands take them: any number of sources, `-` once, what a reader says aloud on stderr."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import click
+
+from vitalsdsl.cli.app import fail
+from vitalsdsl.cli.output import progress
+from vitalsdsl.diagnostic import printable
+from vitalsdsl.points import Rewind, Row, RunInfo
+from vitalsdsl.sources import Recording, read
+from vitalsdsl.survey import Survey, Surveyor
+
+MOST_SHOWN = 5
+"""Of the runs themselves: a survey of thousands is about their names."""
+
+
+def recordings(sources: Sequence[str], step_key: str | None = None) -> Iterator[Recording]:
+    """The runs of all sources, one after the other, each with its reader's notes said."""
+    if list(sources).count("-") > 1:
+        fail("`-` can be given once")
+    for source in sources:
+        for recording in read(source, step_key=step_key):
+            _say(recording.info, recording.info.notes)
+            yield recording
+            _say(recording.info, recording.late_notes)
+
+
+def _say(info: RunInfo, notes: Sequence[str]) -> None:
+    for note in notes:
+        click.echo(f"{printable(info.name)}: {printable(note)}", err=True)
+
+
+def surveyed(sources: Sequence[str], step_key: str | None = None) -> Survey:
+    """What the runs of all sources logged. With nothing logged at all it is one message, and exit 2."""
+    surveyor = Surveyor()
+    for recording in recordings(sources, step_key):
+        for _ in going_through(surveyor, recording):
+            pass
+    survey = surveyor.result()
+    if not survey.metrics:
+        fail(f"{printable(', '.join(sources))}: no run there logs anything")
+    return survey
+
+
+def going_through(surveyor: Surveyor, recording: Recording) -> Iterator[Row | Rewind]:
+    """The rows of one run with a bar for those who wait."""
+    return progress(surveyor.going_through(recording.info, recording.events), recording.info.name)
+
+
+def runs_told(survey: Survey) -> Iterator[str]:
+    """Each run in a line, and how many more there are."""
+    for run in survey.runs[:MOST_SHOWN]:
+        if not run.steps:
+            yield f"{printable(run.info.label)}: nothing logged"
+            continue
+        said = f"{run.steps:,} step{'s' * (run.steps != 1)}, {run.first:,} .. {run.last:,}"
+        if run.rewinds:
+            said += f", went back {run.rewinds} time{'s' * (run.rewinds != 1)}"
+        if run.seconds_per_step == run.seconds_per_step:
+            said += f", {run.seconds_per_step:.3g} s a step"
+        if run.further_names:
+            said += f", {run.further_names:,} or more names beyond those looked at"
+        yield f"{printable(run.info.label)}: {said}"
+    if len(survey.runs) > MOST_SHOWN:
+        yield f"and {len(survey.runs) - MOST_SHOWN:,} more runs"
