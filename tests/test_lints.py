@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from cases import CASES, load
+from tried import tried_on
 
 import vitalsdsl
 from vitalsdsl.checker import check
@@ -30,13 +31,14 @@ WITH_ITSELF = {"random_1038"}
 
 def looked_at(lint: type[Lint], text: str) -> list[Diagnostic]:
     tested: dict[str, set[str]] | None = {} if lint.code == "V601" else None
-    return read("p.vitals", text=text, tested=tested, channels=lambda: frozenset({"team"}))[1]
+    tries = tried_on(lint.logged) if lint.logged else None
+    return read("p.vitals", text=text, tested=tested, channels=lambda: frozenset({"team"}), tries=tries)[1]
 
 
 @pytest.mark.parametrize("lint", LINTS, ids=lambda lint: lint.code)
 def test_a_lint_finds_its_bad_example_alone_and_not_its_good_one(lint: type[Lint]) -> None:
     assert {d.code for d in looked_at(lint, lint.bad)} == {lint.code}
-    good = read("p.vitals", text=lint.good)[1]
+    good = read("p.vitals", text=lint.good, tries=tried_on(lint.logged) if lint.logged else None)[1]
     assert lint.code not in {d.code for d in good}
     assert not any(d.is_error for d in good)
 

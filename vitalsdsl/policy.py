@@ -18,6 +18,7 @@ from vitalsdsl.digest import digest
 from vitalsdsl.errors import PolicyError, VitalsError
 from vitalsdsl.git import commit_of
 from vitalsdsl.lints.base import KnownChannels, run_lints
+from vitalsdsl.lints.runs import Tries
 from vitalsdsl.merging import Merge
 from vitalsdsl.parser import parse_expression
 from vitalsdsl.policy_files import parse_any
@@ -125,28 +126,32 @@ def read(
     today: datetime.date | None = None,
     locked: bool = True,
     channels: KnownChannels | None = None,
+    tries: Tries | None = None,
 ) -> tuple[LoadedPolicy | None, list[Diagnostic]]:
     """A policy if it means something, and all findings. What lints find, grave or not, is advice: it does not keep a
     policy from being used. `tested` are the rules that tests cover, where they are known; `channels` says which channels
-    there are, for a policy that names one. Unless it is to be `locked`, a lock beside the policy is not looked at."""
+    there are, for a policy that names one; `tries` what recorded runs say of it. Unless it is to be `locked`, a lock beside the policy is not looked at."""
     name = os.fspath(reference)
     if text is not None:
-        reading = _Reading(name, Opened(Source(name, text), name), locked, channels)
+        reading = _Reading(name, Opened(Source(name, text), name), locked, channels, tries)
         return reading.run(settings or {}, profile, tested, today)
     with opened(name) as found:
         if isinstance(found, Diagnostic):
             return None, [found]
-        return _Reading(name, found, locked, channels).run(settings or {}, profile, tested, today)
+        return _Reading(name, found, locked, channels, tries).run(settings or {}, profile, tested, today)
 
 
 class _Reading:
     """One policy on its way from its text."""
 
-    def __init__(self, reference: str, found: Opened, locked: bool, channels: KnownChannels | None) -> None:
+    def __init__(
+        self, reference: str, found: Opened, locked: bool, channels: KnownChannels | None, tries: Tries | None
+    ) -> None:
         self.reference = reference
         self.found = found
         self.locked = locked
         self.channels = channels
+        self.tries = tries
 
     def run(
         self,
@@ -171,8 +176,10 @@ class _Reading:
         problems += Provisions(policy).diagnostics
         if any(d.is_error for d in problems):
             return None, in_order(problems)
-        problems = in_order([*problems, *run_lints(policy, tested=tested, channels=self.channels)])
-        policy = with_names_written(without_unnamed(policy))
+        whole = with_names_written(without_unnamed(policy))
+        runs = self.tries(whole) if self.tries is not None else None
+        problems = in_order([*problems, *run_lints(policy, tested=tested, channels=self.channels, runs=runs)])
+        policy = whole
         title = policy.name or Path(found.file).name.split(".")[0] or "policy"
         loaded = LoadedPolicy(
             policy, digest(policy), title, source.text, self.reference, tuple(merge.sources), tuple(problems),

@@ -251,6 +251,8 @@ class _Run:
             for known in self.tallies.values():
                 known.at = None
             return
+        if not event.values:
+            return
         step = event.step
         if self._at is None or step > self._at:
             self._new_step(step, event.time)

@@ -57,3 +57,25 @@ def _run_name(ctx: click.Context, parameter: click.Parameter, value: str) -> str
 
 run_argument = click.argument("run", callback=_run_name)
 """A run by its id, as `mlflow:RUN_ID` or `wandb:ENTITY/PROJECT/RUN`, or by the address of its page: its id."""
+
+
+class TakesMany(click.Command):
+    """A command whose options that may be given several times take every word behind them, up to the next option:
+    `--against a.jsonl b.jsonl` is `--against a.jsonl --against b.jsonl`."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        many = {o for p in self.params if isinstance(p, click.Option) and p.multiple for o in p.opts}
+        given: list[str] = []
+        taking, took = "", 0
+        for word in [*args, "--"]:
+            if word.startswith("-") and word != "-":
+                if taking and not took:
+                    raise click.BadOptionUsage(taking, f"Option '{taking}' requires an argument.", ctx)
+                taking, took = (word, 0) if word in many else ("", 0)
+                given += [] if taking else [word]
+            elif taking:
+                given += [taking, word]
+                took += 1
+            else:
+                given.append(word)
+        return super().parse_args(ctx, given[:-1] if given[-1:] == ["--"] else given)

@@ -9,9 +9,12 @@ import click
 from vitalsdsl.cli.app import fail
 from vitalsdsl.cli.output import progress
 from vitalsdsl.diagnostic import printable
+from vitalsdsl.lints.runs import Runs
 from vitalsdsl.points import Rewind, Row, RunInfo
+from vitalsdsl.rules import Axis, Policy
 from vitalsdsl.sources import Recording, read
 from vitalsdsl.survey import Survey, Surveyor
+from vitalsdsl.trial import Trial
 
 MOST_SHOWN = 5
 """Of the runs themselves: a survey of thousands is about their names."""
@@ -43,6 +46,20 @@ def surveyed(sources: Sequence[str], step_key: str | None = None) -> Survey:
     if not survey.metrics:
         fail(f"{printable(', '.join(sources))}: no run there logs anything")
     return survey
+
+
+def tried(policy: Policy, against: Sequence[str], healthy: Sequence[str], step_key: str | None = None) -> Runs:
+    """What the runs of sources, and of those that were healthy, say of a policy."""
+    trial = Trial(policy)
+    axis = step_key or next((s.metric for s in policy.of(Axis)), None)
+    for sources, are_healthy in ((against, False), (healthy, True)):
+        for recording in recordings(sources, axis):
+            for _ in progress(trial.going_through(recording.info, recording.events, are_healthy), recording.info.name):
+                pass
+    runs = trial.result()
+    if not runs.count:
+        fail(f"{printable(', '.join([*against, *healthy]))}: no run there logs anything")
+    return runs
 
 
 def going_through(surveyor: Surveyor, recording: Recording) -> Iterator[Row | Rewind]:

@@ -13,11 +13,15 @@ from vitalsdsl import rules
 from vitalsdsl.diagnostic import Diagnostic, Fix, Severity, in_order
 from vitalsdsl.lints.looked import KnownChannels, Looked
 from vitalsdsl.lints.pages import PAGES
+from vitalsdsl.lints.runs import Runs
 from vitalsdsl.lints.silence import silenced
 from vitalsdsl.scope import Scope
 from vitalsdsl.source import Span
 
-__all__ = ["KnownChannels", "Lint", "Looked", "explain", "lints", "run_lints"]
+MOST_SHOWN = 3
+"""Of an example's metrics."""
+
+__all__ = ["KnownChannels", "Lint", "Looked", "Runs", "explain", "lints", "run_lints"]
 
 
 class Lint:
@@ -25,12 +29,18 @@ class Lint:
 
     `bad` is a policy in which it finds something, `good` the same policy mended. A new lint is a new file in this folder,
     and nothing else.
+
+    One that is about recorded runs (`at.runs`) finds nothing without them; `logged` are then the runs of its example: of
+    each its metrics, with a series as in tests and the steps from one point to the next. `sees_more_in_runs`: it goes by how
+    often metrics come, which is known better with runs.
     """
 
     code: ClassVar[str]
     severity: ClassVar[Severity] = Severity.WARNING
     bad: ClassVar[str]
     good: ClassVar[str]
+    logged: ClassVar[tuple[Mapping[str, tuple[str, int]], ...]] = ()
+    sees_more_in_runs: ClassVar[bool] = False
 
     def look(self, at: Looked) -> Iterable[Diagnostic]:
         """What it finds in a policy."""
@@ -60,18 +70,22 @@ def run_lints(
     tested: Mapping[str, set[str]] | None = None,
     today: datetime.date | None = None,
     channels: KnownChannels | None = None,
+    runs: Runs | None = None,
 ) -> list[Diagnostic]:
     """The advice on a policy without errors, less what its comments silence, and what is wrong with those comments.
 
     `tested` are the rules that tests cover, where that is known; `channels` gives the names of the channels here, None
-    where nothing is said of any, and is called only for a policy that names one. Mere advice on a file that the policy uses is left to
-    those who check that file.
+    where nothing is said of any, and is called only for a policy that names one; `runs` is what recorded runs say of it. Mere
+    advice on a file that the policy uses is left to those who check that file.
     """
-    looked = Looked(policy, scope or Scope.of(policy), tested, channels)
+    looked = Looked(policy, scope or Scope.of(policy), tested, channels, runs)
     found = [diagnostic for lint in lints().values() for diagnostic in lint().look(looked)]
     found = [d for d in found if d.is_error or d.span.source is policy.source]
     advice = {code for code, lint in lints().items() if lint.severity is not Severity.ERROR}
-    return silenced(policy, in_order(found), advice, set(lints()) | set(PAGES), today)
+    unseen = (
+        {code for code, lint in lints().items() if lint.logged or lint.sees_more_in_runs} if runs is None else set()
+    )
+    return silenced(policy, in_order(found), advice, set(lints()) | set(PAGES), today, unseen)
 
 
 def explain(code: str) -> str:
@@ -80,8 +94,23 @@ def explain(code: str) -> str:
         return f"{code}\n\n{PAGES[code]}"
     lint = lints()[code]
     page = inspect.getdoc(lint) or ""
+    if lint.logged:
+        runs = "a run that logs" if len(lint.logged) == 1 else "runs that log"
+        page += f"\n\nOn {runs}:\n{_indented(_runs_of(lint))}"
     return f"{code}  ({lint.severity.value})\n\n{page}\n\nNot so:\n{_indented(lint.bad)}\n\nBut so:\n{_indented(lint.good)}"
 
 
+def _runs_of(lint: type[Lint]) -> str:
+    """What the runs of an example log, in the notation of tests."""
+    lines = []
+    for run in lint.logged:
+        for name, (series, every) in list(run.items())[:MOST_SHOWN]:
+            lines.append(f"{name}: {series}  ({f'every {every} steps' if every > 1 else 'every step'})")
+        if len(run) > MOST_SHOWN:
+            lines.append(f"and {len(run) - MOST_SHOWN} more like these")
+        lines.append("")
+    return "\n".join(lines)
+
+
 def _indented(text: str) -> str:
-    return "\n".join("    " + line for line in text.strip().splitlines())
+    return "\n".join(("    " + line).rstrip() for line in text.strip().splitlines())

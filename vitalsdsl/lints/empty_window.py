@@ -22,6 +22,7 @@ class EmptyWindow(Lint):
     """
 
     code = "V104"
+    sees_more_in_runs = True
     severity = Severity.ERROR
     bad = 'metric val = "val" every 2000 steps\nwhen slope(val, 1000 steps) > 0.1 -> yellow'
     good = 'metric val = "val" every 2000 steps\nwhen slope(val, 20000 steps) > 0.1 -> yellow'

@@ -6,15 +6,20 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from vitalsdsl import expressions as ex
 from vitalsdsl import rules
 from vitalsdsl.arguments import aggregate_of, constant
+from vitalsdsl.guards import named
+from vitalsdsl.lints.runs import Runs
 from vitalsdsl.ops import base
 from vitalsdsl.ops.base import Takes
-from vitalsdsl.scope import Meaning, Scope, match_family
+from vitalsdsl.scope import Meaning, Scope, fill_family, match_family
 from vitalsdsl.types import SAMPLES, STEPS, TIME
+
+if TYPE_CHECKING:
+    from vitalsdsl.survey import MetricSurvey, RunSurvey
 
 NodeType = TypeVar("NodeType", bound=ex.Node)
 KnownChannels = Callable[[], "frozenset[str] | None"]
@@ -24,18 +29,24 @@ nothing is said of any."""
 Measured = tuple[float, str]
 """A size and its unit; times in seconds, as `time`."""
 
+RATES_APART = 1.5
+"""How many times one observed cadence is another at least, where they are two: runs do not keep to them exactly."""
+
 _EVALUATED_SELDOM = re.compile(r"(?:^|[/_.])(?:val|valid|validation|eval|evaluation|test|dev)(?:[/_.]|$)")
 
 
 @dataclass(frozen=True)
 class Looked:
-    """A policy, its names, the rules that tests cover, where that is known, and who can say which channels there are."""
+    """A policy, its names, the rules that tests cover, where that is known, who can say which channels there are, and what
+    recorded runs say of it, where it is held against some."""
 
     policy: rules.Policy
     scope: Scope
     tested: Mapping[str, set[str]] | None = None
     channels: KnownChannels | None = None
+    runs: Runs | None = None
     _behind: dict[str, frozenset[str]] = field(default_factory=dict)
+    _observed: dict[str, float | None] = field(default_factory=dict)
     _within: dict[ex.Expression, dict[type[ex.Node], list[ex.Node]]] = field(default_factory=dict)
     _all: dict[type[ex.Node], list[ex.Node]] = field(default_factory=dict)
 
@@ -168,13 +179,69 @@ class Looked:
         self._behind[path] = found
         return found
 
+    def declared(self, name: str) -> rules.Metric | None:
+        """The declaration of a metric, or of the family that it, or a family, is of."""
+        found = self.scope.metrics.get(name)
+        return found or next((m for m in self.scope.metrics.values() if m.family and match_family(m.name, name)), None)
+
     def every(self, name: str) -> float | None:
+        """The cadence of a metric, in steps: as declared, else as the runs kept to it, where it is held against some."""
+        declared = self.every_declared(name)
+        return declared if declared is not None else self.every_observed(name)
+
+    def every_declared(self, name: str) -> float | None:
         """The declared cadence of a metric, in steps."""
-        metric = self.scope.metrics.get(name)
-        if metric is None:
-            metric = next((m for m in self.scope.metrics.values() if m.family and match_family(m.name, name)), None)
+        metric = self.declared(name)
         extent = self.extent(metric.every) if metric is not None else None
         return extent[0] if extent is not None and extent[1] == STEPS else None
+
+    def every_observed(self, name: str) -> float | None:
+        """The shortest distance at which a run logged a metric regularly; None where one of them did not."""
+        if name not in self._observed:
+            self._observed[name] = self._observe(name)
+        return self._observed[name]
+
+    def _observe(self, name: str) -> float | None:
+        found: list[float] = []
+        for run in self.runs.survey.runs if self.runs is not None else ():
+            cadences = [m.cadence for m in self.logged(name, run) if m.cadence.every == m.cadence.every]
+            if not all(c.is_regular for c in cadences):
+                return None
+            found += [c.every for c in cadences]
+        return min(found, default=None)
+
+    def logged(self, name: str, run: RunSurvey) -> list[MetricSurvey]:
+        """What a run logged of a metric, or of the members of a family, under whichever names."""
+        if "*" in name or "{" in name:
+            patterns = self._patterns(name)
+            return [m for m in run.metrics.values() if any(_is_member(name, p, m.name) for p in patterns)]
+        declared = self.declared(name)
+        names: tuple[str, ...] = (name,)
+        if declared is not None:
+            star = match_family(declared.name, name) if declared.family else None
+            names = declared.logged if star is None else tuple(fill_family(logged, star) for logged in declared.logged)
+        in_turn = sorted((run.metrics[n].order, place, n) for place, n in enumerate(names) if n in run.metrics)
+        return [run.metrics[n] for _, _, n in in_turn[:1]]
+
+    def _patterns(self, family: str) -> tuple[str, ...]:
+        declared = next((m for m in self.scope.metrics.values() if m.family and _any(m.name) == _any(family)), None)
+        return declared.logged if declared is not None else (family,)
+
+    @cached_property
+    def read_here(self) -> dict[str, ex.Name | ex.Family]:
+        """The metrics and families that the policy's own file reads, each with the first place where it is named. What
+        stands in `surely` alone is not among them: it is there for runs that do not log it."""
+        found: dict[str, ex.Name | ex.Family] = {}
+        for statement in self.policy.statements:
+            if self.is_own(statement) and not (isinstance(statement, rules.Rule) and statement.body.disabled):
+                each = statement.each if isinstance(statement, rules.Rule) else None
+                for name in _outside_surely(statement):
+                    if each is not None and name.path in (each.member, "member"):
+                        continue
+                    is_metric = isinstance(name, ex.Family) or self.scope.meaning(name) is Meaning.METRIC
+                    if is_metric and self.scope.part(name) is None:
+                        found.setdefault(name.path, name)
+        return found
 
     def fastest(self, node: ex.Node, each: rules.Each | None = None) -> float | None:
         """The shortest declared cadence, in steps, among the metrics that set a pace; None where one is not declared."""
@@ -184,8 +251,10 @@ class Looked:
     def rates_differ(self, names: frozenset[str]) -> bool:
         """Whether some of these metrics surely come more often than others: as declared, or an evaluation's beside
         those of training."""
-        declared = {name: self.every(name) for name in names}
-        if len({c for c in declared.values() if c is not None}) > 1:
+        declared = {name: self.every(name) for name in sorted(names)}
+        known = [c for c in declared.values() if c is not None]
+        is_declared = all(self.every_declared(name) is not None for name in names)
+        if known and max(known) > min(known) * (1 if is_declared or self.runs is None else RATES_APART):
             return True
         undeclared = [name for name, cadence in declared.items() if cadence is None]
         seldom = [name for name in undeclared if _EVALUATED_SELDOM.search(name)]
@@ -213,6 +282,39 @@ def _paced_by(node: ex.Node) -> Iterator[ex.Name | ex.Family]:
     else:
         for child in node.children():
             yield from _paced_by(child)
+
+
+def _outside_surely(statement: rules.Statement) -> Iterator[ex.Name | ex.Family]:
+    """The names in a statement's conditions and values, without those that only `surely` reads."""
+    stack: list[ex.Node] = [statement]
+    while stack:
+        node = stack.pop()
+        if isinstance(node, ex.Call) and node.function == "surely":
+            continue
+        if isinstance(node, ex.Call):
+            inner = [a.value for a in node.arguments if a.keyword not in ("by", "tol")]
+            stack += reversed(inner)
+        elif isinstance(node, (ex.Name, ex.Family)):
+            yield from named(node)
+        elif isinstance(node, rules.RuleBody):
+            clear = node.clear.condition if node.clear is not None else None
+            stack += reversed([*node.clauses, *([clear] if clear is not None else [])])
+        elif isinstance(node, rules.Clause):
+            stack += reversed([node.condition, *([node.on] if node.on is not None else [])])
+        elif isinstance(node, rules.Rule):
+            stack += [node.body, *([node.each.family] if node.each is not None else [])]
+        elif isinstance(node, (rules.Let, rules.Event, rules.Phase, ex.Expression)):
+            stack += reversed(list(node.children()))
+
+
+def _is_member(family: str, pattern: str, name: str) -> bool:
+    star = match_family(pattern, name)
+    return star is not None and match_family(family, fill_family(family, star)) is not None
+
+
+def _any(family: str) -> str:
+    """A family's path with each range written as a star."""
+    return re.sub(r"\{\d+\.\.\d+\}", "*", family)
 
 
 def conjuncts(node: ex.Expression) -> list[ex.Expression]:

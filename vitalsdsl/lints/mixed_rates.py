@@ -20,6 +20,7 @@ class SamplesOfWhat(Lint):
     """
 
     code = "V102"
+    sees_more_in_runs = True
     bad = "when val_loss > 1.05 * lowest(val_loss) and loss < 2 for 2 samples -> yellow"
     good = "when val_loss > 1.05 * lowest(val_loss) and loss < 2 for 2 samples on val_loss -> yellow"
 
@@ -45,6 +46,7 @@ class DeltaHeld(Lint):
     """
 
     code = "V214"
+    sees_more_in_runs = True
     bad = "when delta(val_loss) > 0.1 and loss > 3 -> yellow"
     good = "when delta(val_loss) > 0.1 and loss > 3 on val_loss -> yellow"
 
@@ -73,6 +75,7 @@ class OlderThanItsFor(Lint):
     """
 
     code = "V105"
+    sees_more_in_runs = True
     bad = (
         'metric loss = "loss" every 1 steps\nmetric val = "val" every 500 steps\n'
         "when val > 2 * loss for 20 steps -> yellow"

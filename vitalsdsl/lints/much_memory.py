@@ -23,6 +23,7 @@ class MuchMemory(Lint):
     """
 
     code = "V508"
+    sees_more_in_runs = True
     bad = "when loss > 2 * mean(loss, 5M steps) -> yellow"
     good = "when loss > 2 * ema(loss, 5M steps) -> yellow"
 

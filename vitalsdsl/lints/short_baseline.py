@@ -8,6 +8,7 @@ from vitalsdsl import expressions as ex
 from vitalsdsl import rules
 from vitalsdsl.diagnostic import Diagnostic
 from vitalsdsl.lints.base import Lint, Looked
+from vitalsdsl.scope import implicit_subject
 
 
 class ShortBaseline(Lint):
@@ -18,6 +19,7 @@ class ShortBaseline(Lint):
     """
 
     code = "V202"
+    sees_more_in_runs = True
     bad = "when grad_norm > 3*baseline(20 steps) for 20 steps -> yellow"
     good = "when grad_norm > 3*baseline(500 steps) for 20 steps -> yellow"
 
@@ -44,7 +46,15 @@ class ShortBaseline(Lint):
     def _few_points(self, node: ex.Call, at: Looked) -> Iterator[Diagnostic]:
         given = at.given(node)
         window = at.window(node)
-        points = at.points(window, given.get("x", node)) if window is not None else None
+        points = at.points(window, given.get("x") or self._subject(node, at)) if window is not None else None
         if window is not None and points is not None and points < 10 and window[0] > 1:
             yield self.found(f"this baseline is of {points:g} points at most", given["N"].span, "few points",
                              "ten or more: `10 samples`")  # fmt: skip
+
+    def _subject(self, node: ex.Call, at: Looked) -> ex.Expression:
+        """What `baseline(500)` is about: what stands on the other side of its comparison."""
+        for comparison in at.all(ex.Comparison):
+            for operand in comparison.operands:
+                if any(inner is node for inner in operand.walk()):
+                    return implicit_subject(comparison, operand, at.scope) or node
+        return node

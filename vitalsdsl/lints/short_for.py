@@ -17,6 +17,7 @@ class ShortFor(Lint):
     """
 
     code = "V101"
+    sees_more_in_runs = True
     bad = 'metric val = "val" every 500 steps\nwhen val > 3 for 20 steps -> yellow'
     good = 'metric val = "val" every 500 steps\nwhen val > 3 for 2 samples -> yellow'
 

@@ -41,11 +41,13 @@ def silenced(
     advice: Collection[str],
     known: Collection[str],
     today: datetime.date | None = None,
+    unseen: Collection[str] = (),
 ) -> list[Diagnostic]:
     """The findings that no comment silences, and those about the comments themselves.
 
     On a line of its own a comment silences what begins in the next statement (inside a statement: on the next line),
-    behind code what begins on its line. `advice` are the codes that can be silenced, `known` all that there are.
+    behind code what begins on its line. `advice` are the codes that can be silenced, `known` all that there are;
+    `unseen` those that may be found with recorded runs and were looked for without: their silences are not idle.
     """
     kept = sorted(found, key=_place)
     about: list[Diagnostic] = []
@@ -61,7 +63,7 @@ def silenced(
             covered = [at for at in reach if silence.covers(here[at])]
             hidden.update(id(here[at]) for at in covered)
             hit = {here[at].code for at in covered}
-            idle = [code for code in silence.codes if code not in hit]
+            idle = [code for code in silence.codes if code not in hit and code not in unseen]
             if idle:
                 said.append(_idle(silence, idle))
         kept = [d for d in kept if id(d) not in hidden]

@@ -19,6 +19,7 @@ class SparseSum(Lint):
     """
 
     code = "V210"
+    sees_more_in_runs = True
     bad = 'metric skipped = "skipped" every 200 steps\nwhen sum(skipped, 500 steps) > 5 -> yellow'
     good = 'metric skipped = "skipped" every 200 steps\nwhen sum(skipped, 600 steps) > 5 -> yellow'
 

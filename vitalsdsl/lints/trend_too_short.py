@@ -22,6 +22,7 @@ class TrendTooShort(Lint):
     """
 
     code = "V207"
+    sees_more_in_runs = True
     bad = "when rising(val_loss, 6 samples) and val_loss > 1.05 * lowest(val_loss) -> yellow"
     good = "when rising(val_loss, 20 samples) and val_loss > 1.05 * lowest(val_loss) -> yellow"
 

@@ -23,6 +23,7 @@ class UnreachableZscore(Lint):
     """
 
     code = "V212"
+    sees_more_in_runs = True
     severity = Severity.ERROR
     bad = "when zscore(loss, 4 samples) > 3 -> yellow"
     good = "when zscore(loss, 50 samples) > 3 -> yellow"

@@ -18,6 +18,7 @@ class WallClockFor(Lint):
     """
 
     code = "V108"
+    sees_more_in_runs = True
     bad = 'metric loss = "loss" every 1 steps\nwhen loss > 3 for 10 min -> yellow'
     good = 'metric loss = "loss" every 1 steps\nwhen loss > 3 for 10 min and 20 samples -> yellow'
 

@@ -1,0 +1,142 @@
+"""Names that recorded runs never log, or only some of them."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Collection, Iterable
+from typing import TYPE_CHECKING
+
+from vitalsdsl import expressions as ex
+from vitalsdsl.diagnostic import Diagnostic, Severity
+from vitalsdsl.formatter import name_text
+from vitalsdsl.lints.base import Lint, Looked
+from vitalsdsl.lints.runs import Runs
+
+if TYPE_CHECKING:
+    from vitalsdsl.survey import RunSurvey
+
+NEAR = 0.7
+"""How alike a name that is suggested has to be."""
+
+
+class NeverSeen(Lint):
+    """A metric that no run has ever logged: misspelt, or called something else there.
+
+    The rule then reads well and is silent for ever. Of what a policy calls `optional`, and of what stands in `surely` alone,
+    nothing is said: a run need not log it.
+    """
+
+    code = "V301"
+    severity = Severity.ERROR
+    logged = ({"grad_norm": ("1 x50", 1)},)
+    bad = "when grad_nrom > 3 -> yellow"
+    good = "when grad_norm > 3 -> yellow"
+
+    def look(self, at: Looked) -> Iterable[Diagnostic]:
+        if at.runs is None or not at.runs.count:
+            return
+        for path, name in at.read_here.items():
+            declared = at.declared(path)
+            is_optional = declared is not None and declared.optional
+            if isinstance(name, ex.Family) or is_optional or _runs_with(path, at):
+                continue
+            yield self.found(f"no run has ever logged `{name_text(path)}` ({at.runs.told()})", name.span, "never logged",
+                             _instead(path, at, at.runs))  # fmt: skip
+
+
+class EmptyFamily(Lint):
+    """A family of which no run has ever logged a member: a rule over it looks at nothing.
+
+    A `*` stands for the rest of one segment: `act/*` is `act/layer_3` and not `act/layer_3/absmax`.
+    """
+
+    code = "V316"
+    logged = ({"act/layer_0/absmax": ("1 x50", 1), "act/layer_1/absmax": ("1 x50", 1)},)
+    bad = "when max(act/layer_*) > 3 -> yellow"
+    good = "when max(act/layer_*/absmax) > 3 -> yellow"
+
+    def look(self, at: Looked) -> Iterable[Diagnostic]:
+        if at.runs is None or not at.runs.count:
+            return
+        for path, name in at.read_here.items():
+            declared = at.declared(path)
+            if not isinstance(name, ex.Family) or declared is not None and declared.optional or _runs_with(path, at):
+                continue
+            near = _nearest(path.replace("*", "0"), at.runs.survey.metrics)
+            hint = f"there is `{near}`: a `*` stands for the rest of one segment" if near else ""
+            yield self.found(f"no run has ever logged a member of `{path}` ({at.runs.told()})", name.span, "matches nothing",
+                             hint or "`vitals names SOURCE` lists what there is")  # fmt: skip
+
+
+class SometimesSeen(Lint):
+    """A metric that only some runs log, though all went on for long enough: on the others its rules are silent.
+
+    It may be switched off by a setting, or have been renamed at some time. Say `optional` where that is as it should be,
+    or give both names.
+    """
+
+    code = "V302"
+    logged = ({"loss": ("2 x50", 1), "aux": ("1 x50", 1)}, {"loss": ("2 x50", 1)})
+    bad = "when loss > 3 and aux > 3 -> yellow"
+    good = 'metric aux = "aux" optional\nwhen loss > 3 and aux > 3 -> yellow'
+
+    def look(self, at: Looked) -> Iterable[Diagnostic]:
+        if at.runs is None:
+            return
+        for path, name in at.read_here.items():
+            declared = at.declared(path)
+            with_it = _runs_with(path, at)
+            if not with_it or declared is not None and declared.optional:
+                continue
+            late = max(m.first - run.first for run in with_it for m in at.logged(path, run)[:1])
+            known = {run.info.name for run in with_it}
+            due = [run for run in at.runs.survey.runs if run.steps and run.last - run.first >= late]
+            lacking = [run for run in due if run not in with_it]
+            if lacking and known:
+                shown = name_text(path) if isinstance(name, ex.Name) else path
+                yield self.found(
+                    f"`{shown}` is logged in {len(with_it)} of {len(with_it) + len(lacking)} runs", name.span,
+                    f"not in {lacking[0].info.label}", f"say `optional` in `metric {shown} = …`, or give the name that it "
+                    "has there",
+                )  # fmt: skip
+
+
+def _runs_with(path: str, at: Looked) -> list[RunSurvey]:
+    return [run for run in at.runs.survey.runs if at.logged(path, run)] if at.runs is not None else []
+
+
+def _instead(path: str, at: Looked, runs: Runs) -> str:
+    """What may be meant by a name that nothing logs."""
+    declared = at.scope.metrics.get(path)
+    listed = declared.logged if declared is not None else ()
+    if declared is None:
+        own = difflib.get_close_matches(path, [n for n in at.scope.metrics if _runs_with(n, at)], 1, NEAR)
+        if own:
+            return f"did you mean `{own[0]}`, which `metric {own[0]}` declares?"
+    near = next((n for tried in (path, *listed) if (n := _nearest(tried, runs.survey.metrics))), "")
+    if not near:
+        return f'if it is new, declare it: `metric {name_text(path)} = "{path}" optional`'
+    metric = runs.survey.metrics[near]
+    seen = f"{metric.runs} of {runs.count} runs, {metric.cadence}"
+    if declared is not None:
+        names = ", ".join(f'"{n}"' for n in (*declared.logged, near))
+        return f"is it `{near}` ({seen})? then write `metric {name_text(path)} = {names}`"
+    return f"did you mean `{name_text(near)}` ({seen})?"
+
+
+def _nearest(name: str, logged: Collection[str]) -> str:
+    """The logged name that is most like one; the same last segment comes before like letters, the whole before its end."""
+    ends: dict[str, str] = {}
+    for each in sorted(logged, key=lambda n: (len(n), n)):
+        ends.setdefault(_end(each), each)
+    if _end(name) in ends:
+        return ends[_end(name)]
+    whole = difflib.get_close_matches(name, sorted(logged), 1, NEAR)
+    if whole:
+        return whole[0]
+    near = difflib.get_close_matches(_end(name), sorted(ends), 1, NEAR)
+    return ends[near[0]] if near else ""
+
+
+def _end(name: str) -> str:
+    return name.rsplit("/", 1)[-1].lower()
