@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from vitalsdsl.cli import names
+from vitalsdsl.cli import packs
 from vitalsdsl.cli.app import vitals
 from vitalsdsl.points import number
 
@@ -58,7 +58,7 @@ def training(steps: int = 1_000, every: int = 10) -> list[dict[str, object]]:
 def no_packs(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> None:
     """Golden files hold whatever packs are installed here."""
     if "packs" not in request.node.name:
-        monkeypatch.setattr(names, "packs", dict)
+        monkeypatch.setattr(packs, "packs", dict)
 
 
 @pytest.fixture
@@ -133,7 +133,7 @@ def test_the_shipped_packs_name_the_metrics_and_say_what_they_want() -> None:
 
 
 def test_a_broken_pack_hides_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(names, "packs", lambda: {"nix": "x", "core": "vitalsdsl_rules"})
+    monkeypatch.setattr(packs, "packs", lambda: {"nix": "x", "core": "vitalsdsl_rules"})
     result = call("-", stdin='{"step": 1, "loss": 2}\n')
     assert result.exit_code == 0
     assert "pack nix has errors and is left out" in result.stderr

@@ -9,13 +9,12 @@ import click
 from rich.cells import cell_len
 
 from vitalsdsl.cli.options import form_option, step_option
+from vitalsdsl.cli.packs import installed as installed_packs
 from vitalsdsl.cli.recorded import runs_told, surveyed
 from vitalsdsl.diagnostic import printable
-from vitalsdsl.errors import VitalsError
 from vitalsdsl.formatter import name_text
 from vitalsdsl.json_line import json_line
 from vitalsdsl.naming import Naming, Unnamed, Vocabulary
-from vitalsdsl.packs import packs
 from vitalsdsl.policy import LoadedPolicy, load
 from vitalsdsl.rules import Rule
 from vitalsdsl.sight import Sight
@@ -42,22 +41,13 @@ def command(sources: tuple[str, ...], policy: str | None, step_key: str | None, 
     want of what. A SOURCE is what `vitals replay` takes.
     """
     loaded = load(policy) if policy is not None else None
-    installed = list(_installed())
+    installed = list(installed_packs())
     survey = surveyed(sources, step_key or (loaded.axis if loaded is not None else None))
     vocabulary = Vocabulary.of([loaded.policy] if loaded is not None else [pack.policy for pack in installed])
     naming = vocabulary.naming(survey)
     seen = list(_seen([*([loaded] if loaded is not None else []), *installed], survey))
     for line in _as_json(survey, naming, seen) if form == "jsonl" else _as_text(survey, naming, seen):
         click.echo(line)
-
-
-def _installed() -> Iterator[LoadedPolicy]:
-    """The installed packs, the vocabulary of all of them first; one that is broken hides no other."""
-    for name in sorted(packs(), key=lambda name: (name != "names", name)):
-        try:
-            yield load(f"pack:{name}")
-        except VitalsError:
-            click.echo(f"pack {name} has errors and is left out: see `vitals check pack:{name}`", err=True)
 
 
 Seen = tuple[str, list[str], dict[tuple[str, ...], list[str]]]

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import click
 
 from vitalsdsl.cli.app import fail
 from vitalsdsl.cli.options import form_option
+from vitalsdsl.errors import VitalsError
 from vitalsdsl.json_line import json_line
 from vitalsdsl.logged import Reads
 from vitalsdsl.packs import packs
-from vitalsdsl.policy import load
+from vitalsdsl.policy import LoadedPolicy, load
 from vitalsdsl.rules import Param, Rule
 
 
@@ -39,3 +42,12 @@ def command(name: str | None, form: str) -> None:
             params = loaded.policy.of(Param)
             for param in params:
                 click.echo(f"  param {param.span.text.removeprefix('param').strip()}")
+
+
+def installed() -> Iterator[LoadedPolicy]:
+    """The installed packs, the one of shared names first; one that is broken is told of, and hides no other."""
+    for name in sorted(packs(), key=lambda name: (name != "names", name)):
+        try:
+            yield load(f"pack:{name}")
+        except VitalsError:
+            click.echo(f"pack {name} has errors and is left out: see `vitals check pack:{name}`", err=True)

@@ -79,13 +79,21 @@ def run_lints(
     advice on a file that the policy uses is left to those who check that file.
     """
     looked = Looked(policy, scope or Scope.of(policy), tested, channels, runs)
-    found = [diagnostic for lint in lints().values() for diagnostic in lint().look(looked)]
-    found = [d for d in found if d.is_error or d.span.source is policy.source]
+    found = [d for lint in lints().values() for d in lint().look(looked)]
+    used = found if runs is None else _of_text_alone(policy, looked)
+    found = [d for d in found if d.span.source is policy.source]
+    found += [d for d in used if d.is_error and d.span.source is not policy.source]
     advice = {code for code, lint in lints().items() if lint.severity is not Severity.ERROR}
     unseen = (
         {code for code, lint in lints().items() if lint.logged or lint.sees_more_in_runs} if runs is None else set()
     )
     return silenced(policy, in_order(found), advice, set(lints()) | set(PAGES), today, unseen)
+
+
+def _of_text_alone(policy: rules.Policy, looked: Looked) -> list[Diagnostic]:
+    """What is wrong with what a policy uses, whatever runs log: a pack need not fit each of them in all its rules."""
+    plain = Looked(policy, looked.scope)
+    return [d for lint in lints().values() if lint.severity is Severity.ERROR for d in lint().look(plain)]
 
 
 def explain(code: str) -> str:
