@@ -150,11 +150,13 @@ def test_a_silence_of_what_only_runs_tell_is_idle_neither_with_them_nor_without(
             'metric grad_norm = "train/grad_norm"\nwhen grad_nrm > 3 -> yellow',
             "did you mean `grad_norm`, which `metric grad_norm` declares?",
         ),
+        ("when trian/loss > 3 -> yellow", "did you mean `train/loss`"),
+        ("when val/loss > 3 -> yellow", "did you mean `eval/loss`"),
         ("when entropy > 3 -> yellow", 'declare it: `metric entropy = "entropy" optional`'),
     ],
 )
 def test_a_name_that_no_run_logs_is_told_with_the_nearest_one(text: str, told: str) -> None:
-    run = {"train/loss": ("2 x9", 1), "train/grad_norm": ("2 x9", 1)}
+    run = {"eval/loss": ("2 x9", 1), "train/loss": ("2 x9", 1), "train/grad_norm": ("2 x9", 1)}
     [finding] = [d for d in read("p.vitals", text=text, tries=tried_on([run]))[1] if d.code == "V301"]
     assert told in finding.help[0]
 

@@ -32,7 +32,7 @@ Measured = tuple[float, str]
 RATES_APART = 1.5
 """How many times one observed cadence is another at least, where they are two: runs do not keep to them exactly."""
 
-_EVALUATED_SELDOM = re.compile(r"(?:^|[/_.])(?:val|valid|validation|eval|evaluation|test|dev)(?:[/_.]|$)")
+EVALUATED_SELDOM = re.compile(r"(?:^|[/_.])(?:val|valid|validation|eval|evaluation|test|dev)(?:[/_.]|$)")
 
 
 @dataclass(frozen=True)
@@ -257,12 +257,12 @@ class Looked:
         if known and max(known) > min(known) * (1 if is_declared or self.runs is None else RATES_APART):
             return True
         undeclared = [name for name, cadence in declared.items() if cadence is None]
-        seldom = [name for name in undeclared if _EVALUATED_SELDOM.search(name)]
+        seldom = [name for name in undeclared if EVALUATED_SELDOM.search(name)]
         return 0 < len(seldom) < len(undeclared)
 
     def slowest(self, names: frozenset[str]) -> str:
         """The metric that comes most seldom, as declared or by its name."""
-        return max(sorted(names), key=lambda n: (self.every(n) or 0.0, bool(_EVALUATED_SELDOM.search(n))))
+        return max(sorted(names), key=lambda n: (self.every(n) or 0.0, bool(EVALUATED_SELDOM.search(n))))
 
     def points(self, extent: Measured | None, node: ex.Node) -> float | None:
         """How many points of an expression a window holds at most; None where that is not known."""

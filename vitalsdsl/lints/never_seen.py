@@ -10,6 +10,7 @@ from vitalsdsl import expressions as ex
 from vitalsdsl.diagnostic import Diagnostic, Severity
 from vitalsdsl.formatter import name_text
 from vitalsdsl.lints.base import Lint, Looked
+from vitalsdsl.lints.looked import EVALUATED_SELDOM
 from vitalsdsl.lints.runs import Runs
 
 if TYPE_CHECKING:
@@ -125,18 +126,25 @@ def _instead(path: str, at: Looked, runs: Runs) -> str:
 
 
 def _nearest(name: str, logged: Collection[str]) -> str:
-    """The logged name that is most like one; the same last segment comes before like letters, the whole before its end."""
-    ends: dict[str, str] = {}
-    for each in sorted(logged, key=lambda n: (len(n), n)):
-        ends.setdefault(_end(each), each)
-    if _end(name) in ends:
-        return ends[_end(name)]
-    whole = difflib.get_close_matches(name, sorted(logged), 1, NEAR)
-    if whole:
-        return whole[0]
-    near = difflib.get_close_matches(_end(name), sorted(ends), 1, NEAR)
-    return ends[near[0]] if near else ""
+    """The logged name that is most like one: of those with the same last segment, else by its letters, or by those of its
+    last segment. An evaluation's is taken only for an evaluation's where there is another."""
+    known = sorted(logged)
+    end = _end(name)
+    close = difflib.get_close_matches(name, known, 3, NEAR)
+    found = [n for n in known if _end(n) == end] or close
+    if not found:
+        ends = difflib.get_close_matches(end, sorted({_end(n) for n in known}), 1, NEAR)
+        found = [n for n in known if _end(n) in ends]
+    return min(found, key=lambda n: (_is_evaluated(n) != _is_evaluated(name), -_likeness(name, n), len(n)), default="")
 
 
 def _end(name: str) -> str:
     return name.rsplit("/", 1)[-1].lower()
+
+
+def _is_evaluated(name: str) -> bool:
+    return EVALUATED_SELDOM.search(name) is not None
+
+
+def _likeness(a: str, b: str) -> float:
+    return difflib.SequenceMatcher(None, a, b).ratio()
