@@ -83,12 +83,13 @@ class Lot:
 class Cadence:
     """How often a metric comes. `every` is the usual distance of its points in steps: the one that most have, or the
     median where none has half of them; NaN where it came at fewer than two steps. `is_regular`: nine in ten distances are
-    that, give or take a tenth. `longest` is the longest gap, in steps.
+    that, give or take a tenth. `shortest` and `longest` are the extremes of all distances, in steps.
     """
 
     every: float = math.nan
     is_regular: bool = False
     longest: float = math.nan
+    shortest: float = math.nan
 
     def __str__(self) -> str:
         """`every 10 steps`.
@@ -286,7 +287,7 @@ class _Tally:
 
     __slots__ = (
         "at", "distances", "first", "high", "high_step", "infinities", "last", "longest", "low", "low_step", "name",
-        "nans", "order", "points", "values", "whole",
+        "nans", "order", "points", "shortest", "values", "whole",
     )  # fmt: skip
 
     def __init__(self, name: str, step: int, order: int) -> None:
@@ -297,7 +298,7 @@ class _Tally:
         self.at: int | None = None
         self.low, self.high = math.inf, -math.inf
         self.low_step = self.high_step = step
-        self.longest = math.nan
+        self.longest = self.shortest = math.nan
         self.whole = True
         self.values = Lot(KEPT, name)
         self.distances = Lot(KEPT_DISTANCES, name)
@@ -306,8 +307,10 @@ class _Tally:
         self.points += 1
         if self.at is None or step > self.at:
             if self.at is not None:
-                self.distances.add(step - self.at)
-                self.longest = max(step - self.at, self.longest) if self.longest == self.longest else step - self.at
+                distance = step - self.at
+                self.distances.add(distance)
+                self.longest = distance if self.longest != self.longest else max(distance, self.longest)
+                self.shortest = distance if self.shortest != self.shortest else min(distance, self.shortest)
             self.at = step
             self.first, self.last = min(self.first, step), max(self.last, step)
         if value - value != 0:  # NaN or infinite
@@ -337,6 +340,7 @@ class _Tally:
         if other.high > self.high:
             self.high, self.high_step = other.high, other.high_step
         self.longest = max((x for x in (self.longest, other.longest) if x == x), default=math.nan)
+        self.shortest = min((x for x in (self.shortest, other.shortest) if x == x), default=math.nan)
         self.whole = self.whole and other.whole
         self.values = self.values.joined(other.values)
         self.distances = self.distances.joined(other.distances)
@@ -345,7 +349,7 @@ class _Tally:
         has, kept = self.values.total > 0, sorted(self.values.kept)
         return MetricSurvey(
             self.name, self.points, self.nans, self.infinities, self.first, self.last, self.order,
-            Cadence(*_usual(self.distances.kept), longest=self.longest),
+            Cadence(*_usual(self.distances.kept), longest=self.longest, shortest=self.shortest),
             self.low if has else math.nan, self.low_step, self.high if has else math.nan, self.high_step,
             _scatter(kept), has and self.whole, _percentiles(kept), runs,
         )  # fmt: skip

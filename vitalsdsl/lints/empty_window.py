@@ -18,7 +18,8 @@ class EmptyWindow(Lint):
     """A window of 1000 steps over a metric that comes every 2000 never holds two points.
 
     Such a rule reads well and can never say what it should: its mean is one point, its slope is unknown for ever. What
-    counts is the declared `every` of the quickest metric in the window; where one is not declared nothing is said.
+    counts is the declared `every` of the quickest metric in the window, or the shortest distance of its points in the runs
+    that the policy is held against; where neither is known nothing is said.
     """
 
     code = "V104"
@@ -37,7 +38,7 @@ class EmptyWindow(Lint):
             stream = next((p.name for p in function.parameters if p.takes is Takes.STREAM), "")
             if stream not in given or window is None or extent is None or extent[1] != STEPS:
                 continue
-            every = at.fastest(given[stream])
+            every = at.fastest(given[stream], shortest=True)
             if every is not None and extent[0] <= every:
                 yield self.found(
                     "this window never holds two points", window.span, f"logged every {every:g} steps",

@@ -46,7 +46,7 @@ class Looked:
     channels: KnownChannels | None = None
     runs: Runs | None = None
     _behind: dict[str, frozenset[str]] = field(default_factory=dict)
-    _observed: dict[str, float | None] = field(default_factory=dict)
+    _observed: dict[str, tuple[float | None, float | None]] = field(default_factory=dict)
     _within: dict[ex.Expression, dict[type[ex.Node], list[ex.Node]]] = field(default_factory=dict)
     _all: dict[type[ex.Node], list[ex.Node]] = field(default_factory=dict)
 
@@ -184,10 +184,11 @@ class Looked:
         found = self.scope.metrics.get(name)
         return found or next((m for m in self.scope.metrics.values() if m.family and match_family(m.name, name)), None)
 
-    def every(self, name: str) -> float | None:
-        """The cadence of a metric, in steps: as declared, else as the runs kept to it, where it is held against some."""
+    def every(self, name: str, shortest: bool = False) -> float | None:
+        """The cadence of a metric, in steps: as declared, else as the runs kept to it, where it is held against some;
+        with `shortest` the shortest distance of two points in them: what nothing in them contradicts."""
         declared = self.every_declared(name)
-        return declared if declared is not None else self.every_observed(name)
+        return declared if declared is not None else self.every_observed(name, shortest)
 
     def every_declared(self, name: str) -> float | None:
         """The declared cadence of a metric, in steps."""
@@ -195,20 +196,19 @@ class Looked:
         extent = self.extent(metric.every) if metric is not None else None
         return extent[0] if extent is not None and extent[1] == STEPS else None
 
-    def every_observed(self, name: str) -> float | None:
+    def every_observed(self, name: str, shortest: bool = False) -> float | None:
         """The shortest distance at which a run logged a metric regularly; None where one of them did not."""
         if name not in self._observed:
             self._observed[name] = self._observe(name)
-        return self._observed[name]
+        return self._observed[name][shortest]
 
-    def _observe(self, name: str) -> float | None:
-        found: list[float] = []
-        for run in self.runs.survey.runs if self.runs is not None else ():
-            cadences = [m.cadence for m in self.logged(name, run) if m.cadence.every == m.cadence.every]
-            if not all(c.is_regular for c in cadences):
-                return None
-            found += [c.every for c in cadences]
-        return min(found, default=None)
+    def _observe(self, name: str) -> tuple[float | None, float | None]:
+        runs = self.runs.survey.runs if self.runs is not None else ()
+        cadences = [m.cadence for run in runs for m in self.logged(name, run) if m.cadence.every == m.cadence.every]
+        usual = [c.every for c in cadences] if all(c.is_regular for c in cadences) else []
+        # What a point after a rewind is the next one to is not known.
+        least = [c.shortest for c in cadences] if not any(run.rewinds for run in runs) else []
+        return min(usual, default=None), min(least, default=None)
 
     def logged(self, name: str, run: RunSurvey) -> list[MetricSurvey]:
         """What a run logged of a metric, or of the members of a family, under whichever names."""
@@ -243,9 +243,9 @@ class Looked:
                         found.setdefault(name.path, name)
         return found
 
-    def fastest(self, node: ex.Node, each: rules.Each | None = None) -> float | None:
-        """The shortest declared cadence, in steps, among the metrics that set a pace; None where one is not declared."""
-        cadences = [self.every(name) for name in self.metrics(node, each)]
+    def fastest(self, node: ex.Node, each: rules.Each | None = None, shortest: bool = False) -> float | None:
+        """The shortest cadence, in steps, among the metrics that set a pace; None where one is not known."""
+        cadences = [self.every(name, shortest) for name in self.metrics(node, each)]
         return min((c for c in cadences if c is not None), default=None) if None not in cadences else None
 
     def rates_differ(self, names: frozenset[str]) -> bool:
@@ -264,11 +264,12 @@ class Looked:
         """The metric that comes most seldom, as declared or by its name."""
         return max(sorted(names), key=lambda n: (self.every(n) or 0.0, bool(EVALUATED_SELDOM.search(n))))
 
-    def points(self, extent: Measured | None, node: ex.Node) -> float | None:
-        """How many points of an expression a window holds at most; None where that is not known."""
+    def points(self, extent: Measured | None, node: ex.Node, shortest: bool = False) -> float | None:
+        """How many points of an expression a window holds at most, by the usual cadence or the shortest distance of the
+        runs; None where that is not known."""
         if extent is None or extent[1] not in (STEPS, SAMPLES):
             return None
-        return extent[0] if extent[1] == SAMPLES else -(-extent[0] // (self.fastest(node) or 1))
+        return extent[0] if extent[1] == SAMPLES else -(-extent[0] // (self.fastest(node, shortest=shortest) or 1))
 
 
 def _paced_by(node: ex.Node) -> Iterator[ex.Name | ex.Family]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Collection, Iterable
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from vitalsdsl import expressions as ex
@@ -23,8 +24,9 @@ NEAR = 0.7
 class NeverSeen(Lint):
     """A metric that no run has ever logged: misspelt, or called something else there.
 
-    The rule then reads well and is silent for ever. Of what a policy calls `optional`, and of what stands in `surely` alone,
-    nothing is said: a run need not log it.
+    The rule then reads well and is silent for ever. It is an error where a rule cannot be true without it, else (behind an
+    `or`) a warning. Of what a policy calls `optional`, and of what stands in `surely` alone, nothing is said: a run need not
+    log it.
     """
 
     code = "V301"
@@ -41,8 +43,10 @@ class NeverSeen(Lint):
             is_optional = declared is not None and declared.optional
             if isinstance(name, ex.Family) or is_optional or _runs_with(path, at):
                 continue
-            yield self.found(f"no run has ever logged `{name_text(path)}` ({at.runs.told()})", name.span, "never logged",
-                             _instead(path, at, at.runs))  # fmt: skip
+            is_needed = any(path in seen.lacking for seen in at.runs.rules.values())
+            told = f"no run has ever logged `{name_text(path)}` ({at.runs.told()})"
+            found = self.found(told, name.span, "never logged", _instead(path, at, at.runs))
+            yield found if is_needed else replace(found, severity=Severity.WARNING)
 
 
 class EmptyFamily(Lint):

@@ -64,11 +64,19 @@ class SparseWindow(Lint):
                 continue
             given, window = at.given(node), at.window(node)
             stream = next((p.name for p in function.parameters if p.takes is Takes.STREAM), "")
-            if window is None or window[1] != STEPS or stream not in given or node.function in _ONE_WILL_DO:
+            if (
+                window is None
+                or window[1] != STEPS
+                or stream not in given
+                or "W" not in given
+                or node.function in _ONE_WILL_DO
+            ):
                 continue
             every = at.fastest(given[stream])
             points = at.points(window, given[stream])
-            if every is not None and points is not None and 2 <= points < FEW and window[0] > every:
+            least = at.fastest(given[stream], shortest=True)
+            never_two = least is not None and window[0] <= least  # that is another finding
+            if every is not None and points is not None and points < FEW and not never_two:
                 yield self.found(
                     f"`{expression_text(node)}` is over {points:g} points", given["W"].span, f"logged every {every:g} steps",
                     f"write `{10 * every:g} steps`, or count points: `10 samples`",

@@ -32,7 +32,7 @@ class UnreachableZscore(Lint):
         for call in at.all(ex.Call):
             if call.function in _NEED_FIVE:
                 given = at.given(call)
-                points = at.points(at.window(call), given["x"])
+                points = at.points(at.window(call), given["x"], shortest=True)
                 if points is not None and points < 5:
                     yield self.found(f"`{expression_text(call)}` is never known: it needs five points",
                                      given["W"].span, f"{points:g} at most", "write `20 samples`")  # fmt: skip
