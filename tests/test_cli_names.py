@@ -57,7 +57,7 @@ def training(steps: int = 1_000, every: int = 10) -> list[dict[str, object]]:
 @pytest.fixture(autouse=True)
 def no_packs(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> None:
     """Golden files hold whatever packs are installed here."""
-    if "packs" not in request.node.name:
+    if "pack" not in request.node.name:
         monkeypatch.setattr(packs, "packs", dict)
 
 
@@ -130,6 +130,13 @@ def test_the_shipped_packs_name_the_metrics_and_say_what_they_want() -> None:
     core = next(line for line in lines if line.get("policy") == "pack:core")
     assert "loss_spike" in core["can"]
     assert any("grad_norm" in blind["want"] for blind in core["cannot"])
+
+
+def test_a_pack_that_hardly_applies_is_told_of_in_one_line() -> None:
+    said = call("-", stdin='{"step": 1, "foo": 2}\n').stdout.splitlines()
+    [core] = [line for line in said if line.startswith("  pack:core: ")]
+    assert core.startswith("  pack:core: 0 of ") and ", for want of loss" in core
+    assert not any(line.startswith("    for want of") for line in said)
 
 
 def test_a_broken_pack_hides_no_other(monkeypatch: pytest.MonkeyPatch) -> None:

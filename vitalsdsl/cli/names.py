@@ -106,10 +106,19 @@ def _as_text(survey: Survey, naming: Naming, seen: list[Seen]) -> Iterator[str]:
         yield from table(("", "points", "cadence", "range", "median", "notes", ""), asked)
     yield from _titled(f"Rules that can look at {'these runs' if many else 'this run'}")
     for reference, able, blind in seen:
-        count = len(able) + sum(map(len, blind.values()))
-        yield f"  {printable(reference)}: {len(able)} of {count}"
-        for lacking, rules in blind.items():
-            yield f"    for want of {_some(lacking)}: not {_some(rules)}"
+        yield from _sight_told(reference, able, blind)
+
+
+def _sight_told(reference: str, able: list[str], blind: dict[tuple[str, ...], list[str]]) -> Iterator[str]:
+    """How many rules can look, and what the others want: rule by rule, but in one line for a pack that hardly applies."""
+    count = len(able) + sum(map(len, blind.values()))
+    head = f"  {printable(reference)}: {len(able)} of {count}"
+    if reference.startswith("pack:") and 2 * len(able) < count:
+        yield f"{head}, for want of {_some(list(dict.fromkeys(name for lacking in blind for name in lacking)))}"
+        return
+    yield head
+    for lacking, rules in blind.items():
+        yield f"    for want of {_some(lacking)}: not {_some(rules)}"
 
 
 def _asked(unnamed: Unnamed) -> str:
