@@ -115,6 +115,16 @@ def test_json_lines_hold_the_same_for_programs(policy: str, tmp_path: Path) -> N
     assert rules["cannot"] == [{"rules": ["slow"], "want": ["throughput"]}]
 
 
+def test_a_run_of_thousands_of_names_is_cut_short_for_people(tmp_path: Path) -> None:
+    source = log(
+        tmp_path / "a.jsonl", [{"step": n, f"key{n}x": 1.0, "train/global_step": 10 * n} for n in range(1_000)]
+    )
+    said = call(source).stdout.splitlines()
+    assert "  and 800 more: --format jsonl lists all" in said and len(said) < 250
+    assert '  train/global_step  step  if rules shall count by it: axis "train/global_step"' in said
+    assert len(call(source, "--format", "jsonl").stdout.splitlines()) > 1_000
+
+
 def test_every_line_for_programs_is_json_whatever_was_logged(tmp_path: Path) -> None:
     source = log(tmp_path / "a.jsonl", [{"step": 1, **HOSTILE}])
     lines = [json.loads(line) for line in call(source, "--format", "jsonl").stdout.splitlines()]

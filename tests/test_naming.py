@@ -82,6 +82,13 @@ def test_the_run_s_own_counters_are_told_apart_unless_a_policy_takes_them() -> N
     assert naming([row(0, "epoch")], words='metric epoch = "epoch"').counters == {}
 
 
+def test_a_logged_step_is_no_metric_and_questions_have_an_end() -> None:
+    found = naming([row(0, "train/global_step", *(f"x{n}y" for n in range(600)), "train-loss")])
+    assert found.counters == {"train/global_step": "step"}
+    assert len(found.unnamed) == 601
+    assert found.unnamed[-1].near == "", "who logs so many names logs no metrics"
+
+
 def test_names_that_rules_read_bare_are_known_too() -> None:
     found = naming([row(0, "gnorm", "act/l0", "act/l1")], words="when gnorm > 3 and any(act/* > 5) -> red")
     assert [n.canonical for n in found.named] == ["gnorm"]

@@ -20,6 +20,15 @@ from vitalsdsl.survey import RunSurvey, Survey
 LEAST_MEMBERS = 3
 """How many names that differ in a number alone are shown as a family."""
 
+MOST_QUESTIONS = 500
+"""About how many names it is asked what they may be: who logs more than these logs something else than metrics."""
+
+STEP_NAMES = (
+    "train/global_step", "trainer/global_step", "training/global_step", "global_step", "iteration", "iter", "num_updates",
+    "_step", "train/iteration",
+)  # fmt: skip
+"""Under which names loggers write the training step, as a metric among others."""
+
 _EVALUATED = re.compile(r"(?:^|_)(?:val|valid|validation|eval|evaluation|test|dev)(?:_|$)")
 _NOT_TRAINING = re.compile(r"(?:^|_)(?:predict|max|min|weight|total|num|target)(?:_|$)")
 _NUMBERED = re.compile(r"\d+(?=/|$)")
@@ -64,7 +73,8 @@ class FamilyFound:
 
 @dataclass(frozen=True)
 class Naming:
-    """What a survey's names are. Each name is in one of these; `counters` maps a name to the run's own counter."""
+    """What a survey's names are. Each name is in one of these; `counters` maps a name to the run's own counter, `step` among
+    them where it is logged as a metric."""
 
     named: tuple[Named, ...]
     unnamed: tuple[Unnamed, ...]
@@ -125,6 +135,7 @@ class Vocabulary:
             name: counter for counter, names in LOGGED_COUNTERS.items() for name in names
             if name in left and name not in self.metrics
         }  # fmt: skip
+        counters |= {name: "step" for name in STEP_NAMES if name in left and name not in self.metrics}
         named = list(self._named(survey))
         for found in named:
             for name in (*found.logged, *(b.name for b in found.beaten)):
@@ -137,7 +148,10 @@ class Vocabulary:
         alike = _numbered(left)
         for name in [name for family in alike for name in family.members]:
             left.pop(name)
-        unnamed = tuple(Unnamed(name, *self.question(name)) for name in left)
+        unnamed = tuple(
+            Unnamed(name, *self.question(name)) if place < MOST_QUESTIONS else Unnamed(name)
+            for place, name in enumerate(left)
+        )
         return Naming(tuple(named), unnamed, (*families, *alike), counters)
 
     def _named(self, survey: Survey) -> Iterator[Named]:

@@ -22,6 +22,9 @@ from vitalsdsl.survey import MetricSurvey, Survey
 from vitalsdsl.verdict import spoken
 
 WIDEST_NAME = 48
+MOST_LISTED = 200
+"""Of names that are no metric."""
+
 MOST_NAMED = 6
 """Of rules, or of metrics, in one line."""
 
@@ -99,11 +102,16 @@ def _as_text(survey: Survey, naming: Naming, seen: list[Seen]) -> Iterator[str]:
         yield from table((), rows)
     if naming.counters:
         yield from _titled("The run's own counters")
-        yield from table((), [(shown(name), counter) for name, counter in naming.counters.items()])
+        yield from table(
+            (), [(shown(name), counter, _axis(name, counter)) for name, counter in naming.counters.items()]
+        )
     if naming.unnamed:
         yield from _titled("No metric here: rules may name these as they are")
-        asked = [(shown(u.name), *figures(survey.metrics[u.name], None, survey), _asked(u)) for u in naming.unnamed]
+        listed = naming.unnamed[:MOST_LISTED]
+        asked = [(shown(u.name), *figures(survey.metrics[u.name], None, survey), _asked(u)) for u in listed]
         yield from table(("", "points", "cadence", "range", "median", "notes", ""), asked)
+        if len(naming.unnamed) > MOST_LISTED:
+            yield f"  and {len(naming.unnamed) - MOST_LISTED:,} more: --format jsonl lists all"
     yield from _titled(f"Rules that can look at {'these runs' if many else 'this run'}")
     for reference, able, blind in seen:
         yield from _sight_told(reference, able, blind)
@@ -119,6 +127,11 @@ def _sight_told(reference: str, able: list[str], blind: dict[tuple[str, ...], li
     yield head
     for lacking, rules in blind.items():
         yield f"    for want of {_some(lacking)}: not {_some(rules)}"
+
+
+def _axis(name: str, counter: str) -> str:
+    """How a logged step becomes the one that rules count, where it is not that already."""
+    return f"if rules shall count by it: axis {quoted(name)}" if counter == "step" else ""
 
 
 def _asked(unnamed: Unnamed) -> str:
