@@ -42,14 +42,16 @@ class Batch:
         >>> [(t.step, t.to.word) for t in Batch(policy.policy).transitions(rows)]
         [(2, 'orange'), (3, 'green')]
         """
-        table = Table.of(events)
-        only = None if table is None else self.suspects(table, total_steps)
+        only = self.asked(events, total_steps)
         if only is not None and not only:
             return []
-        if only is not None and not only <= self._alone:
-            only = None
-        stream = Stream(self._policy, run, self._digest, True, total_steps, only=only)
-        return _gone_through(stream, events)
+        return _gone_through(Stream(self._policy, run, self._digest, True, total_steps, only=only), events)
+
+    def asked(self, events: Sequence[Row | Rewind], total_steps: float = math.nan) -> set[str] | None:
+        """The rules for which the stream has to go through a run; None where it is to have them all."""
+        table = Table.of(events)
+        only = None if table is None else self.suspects(table, total_steps)
+        return None if only is None or not only <= self._alone else only
 
     def suspects(self, table: Table, total_steps: float = math.nan) -> set[str]:
         """The names of the rules that may leave green in a run: for these the stream has to be asked."""

@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from vitalsdsl import rules
+from vitalsdsl.batch import Batch
 from vitalsdsl.logged import Reads
 from vitalsdsl.points import Rewind, Row, RunInfo
 from vitalsdsl.policy import LoadedPolicy
@@ -107,7 +108,9 @@ class _Examination:
         self._policy = policy
         self._checkup = checkup
         info = recording.info
-        self._stream = Stream(policy.policy, info.name, policy.digest, True, info.total_steps)
+        self._events = list(recording.events)
+        only = Batch(policy.policy, policy.digest).asked(self._events, info.total_steps)
+        self._stream = Stream(policy.policy, info.name, policy.digest, True, info.total_steps, only=only)
         self._incidents = Incidents()
         self._bands = Bands()
         self._logged: dict[str, Curve] = {}
@@ -124,7 +127,7 @@ class _Examination:
             self._list_incidents = Incidents()
 
     def done(self) -> RunReport:
-        for event in self._recording.events:
+        for event in self._events:
             if isinstance(event, Rewind):
                 self._rewind(event.step)
             else:
