@@ -50,6 +50,10 @@ class Feed(Protocol):
         """The run among all runs anywhere, and the same for every watcher: `mlflow:http://host:5000/RUN_ID`."""
 
     @property
+    def reference(self) -> str:
+        """What `sources.read` takes for this run alone, here and now."""
+
+    @property
     def info(self) -> RunInfo:
         """What is known of it. `name` is the run's own id, as in its own process: transition ids are made of it."""
 

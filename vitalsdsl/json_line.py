@@ -12,5 +12,8 @@ def json_line(record: Mapping[str, Any]) -> str:
 
     >>> json_line({"type": "pack", "name": "tägliche"})
     '{"type": "pack", "name": "tägliche"}'
+
+    What of a file's name is no text stands there as JSON's own escape.
     """
-    return json.dumps(record, ensure_ascii=False, allow_nan=False)
+    line = json.dumps(record, ensure_ascii=False, allow_nan=False)
+    return line if line.isprintable() else line.encode("utf-8", "backslashreplace").decode()

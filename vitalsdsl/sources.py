@@ -62,7 +62,7 @@ def read(reference: str, *, step_key: str | None = None) -> list[Recording]:
     if scheme == "file" and rest != "-" and not is_there(rest):
         scheme, rest = _split(in_full(rest))
     if scheme == "file":
-        scheme = _by_content(rest) or scheme
+        scheme = by_content(rest) or scheme
     point = schemes().get(scheme)
     if point is None:
         known = ", ".join(sorted(schemes())) or "none"
@@ -90,7 +90,7 @@ def _split(reference: str) -> tuple[str, str]:
     return found[1], reference[found.end() :]
 
 
-def _by_content(reference: str) -> str | None:
+def by_content(reference: str) -> str | None:
     """The reader that knows a file or folder; None where none does, and where there is nothing to look at."""
     place = Path(reference)
     try:

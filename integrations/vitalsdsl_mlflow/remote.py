@@ -108,6 +108,10 @@ class RunFeed:
         return f"mlflow:{self._store.uri}/{self._snapshot.run_id}"
 
     @property
+    def reference(self) -> str:
+        return f"mlflow:{self._store.page_url(self._snapshot) or self._snapshot.run_id}"
+
+    @property
     def info(self) -> RunInfo:
         run = self._snapshot
         return RunInfo(run.run_id, run.total_steps, self._store.page_url(run), title=run.tags.get("mlflow.runName", ""))

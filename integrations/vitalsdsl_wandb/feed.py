@@ -107,6 +107,10 @@ class WandbFeed:
         return self.address.uri
 
     @property
+    def reference(self) -> str:
+        return self.address.uri
+
+    @property
     def interval(self) -> float:
         return INTERVAL * (SLOWER if self._client.remaining < FEW else 1)
 

@@ -57,6 +57,12 @@ class LocalFeed:
         return f"wandb:local/{self.run_id}"
 
     @property
+    def reference(self) -> str:
+        """Its first file: with it all of the run are read. Its uri where they have just been deleted."""
+        files = self._files()
+        return f"wandb:{files[0]}" if files else self.uri
+
+    @property
     def info(self) -> RunInfo:
         return RunInfo(self.run_id, self._total_steps)
 

@@ -1,0 +1,176 @@
+"""vitals backtest: a policy over many recorded runs, what fires how often, and how right it is."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import click
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+from vitalsdsl.backtesting.backtest import Backtest, OnProgress, backtest
+from vitalsdsl.backtesting.kept import Kept
+from vitalsdsl.backtesting.pool import cores
+from vitalsdsl.backtesting.records import records, worst_of
+from vitalsdsl.cli.app import EXIT_FINDINGS, EXIT_LEVEL, fail
+from vitalsdsl.cli.backtest_tables import show, why
+from vitalsdsl.cli.options import fail_option, home_option, loading_options, step_option
+from vitalsdsl.configuration import home_here
+from vitalsdsl.json_line import json_line
+from vitalsdsl.policy import load
+from vitalsdsl.rules import Level
+
+EXIT_STOPPED = 130
+"""As shells have it for what Ctrl-C ended."""
+
+_SAID_EVERY = 15.0
+"""Seconds between two lines on how far it is, where no terminal shows a bar."""
+
+
+@click.command("backtest")
+@click.argument("policy")
+@click.argument("sources", nargs=-1, required=True, metavar="SOURCE…")
+@click.option("--jobs", type=click.IntRange(min=1), help="How many processes work; by default one for each core.")
+@click.option(
+    "--resume", is_flag=True, help="Take up also what was kept of trackers' runs, which may have gone on since."
+)
+@click.option("--no-cache", is_flag=True, help="Neither take up what was kept nor keep anything.")
+@loading_options
+@step_option
+@fail_option
+@home_option
+@click.option("--format", "form", type=click.Choice(["text", "json", "jsonl"]), default="text")
+@click.pass_context
+def command(
+    ctx: click.Context,
+    policy: str,
+    sources: tuple[str, ...],
+    jobs: int | None,
+    resume: bool,
+    no_cache: bool,
+    settings: dict[str, str],
+    profile: str | None,
+    step_key: str | None,
+    fail_on: str | None,
+    home: Path | None,
+    form: str,
+) -> None:
+    """What POLICY gives on many recorded runs: per rule how often, when, on which runs.
+
+    A SOURCE is a log file, a folder (all logs in it and below), or a tracker's reference: `mlflow:experiments/NAME`,
+    `mlflow:RUN_ID`, `wandb:ENTITY/PROJECT`. One that cannot be read is named, and costs no other.
+
+    The result of each file is kept in backtests.db in the home (.vitals) until the file or the policy changes, so that
+    the same command goes on where it was stopped.
+    """
+    if resume and no_cache:
+        raise click.UsageError("--resume takes up what --no-cache leaves alone: give one of them")
+    loaded = load(policy, settings=settings, profile=profile)
+    kept = None if no_cache else Kept(home_here(home), resume)
+    try:
+        with _progress() as on_progress:
+            found = backtest(
+                loaded, sources, step_key=step_key, jobs=jobs or cores(), kept=kept, on_progress=on_progress
+            )
+    except KeyboardInterrupt:
+        where = f"; what was done is kept in {kept.path}: the same command goes on from there" if kept else ""
+        click.echo(f"stopped{where}", err=True)
+        ctx.exit(EXIT_STOPPED)
+    finally:
+        if kept is not None:
+            kept.close()
+    _told(found, kept)
+    if not found.runs:
+        fail(_nothing_read(found))
+    if form == "json":
+        _print_json(found)
+    elif form == "jsonl":
+        for record in records(found):
+            click.echo(json_line(record))
+    else:
+        show(found)
+    if fail_on is not None and worst_of(found) >= Level.parse(fail_on) > Level.GREEN:
+        ctx.exit(EXIT_LEVEL)
+    if any(one.is_named for one in found.unread):
+        ctx.exit(EXIT_FINDINGS)
+
+
+def _told(found: Backtest, kept: Kept | None) -> None:
+    if kept is not None and found.work.taken:
+        work = found.work
+        taken = f"{work.taken:,} of {work.places:,} were read before and are as they were"
+        click.echo(f"{taken}: taken from {kept.path} (--no-cache reads all anew)", err=True)
+
+
+def _nothing_read(found: Backtest) -> str:
+    listed = [why(one) for one in found.unread[:5]]
+    more = [f"and {len(found.unread) - 5} more"] if len(found.unread) > 5 else []
+    return "\n".join(["no run could be read", *listed, *more])
+
+
+def _print_json(found: Backtest) -> None:
+    """One document: the summary, and under `rules`, `runs`, … the other records."""
+    document: dict[str, Any] = {}
+    for record in records(found):
+        kind = record.pop("type")
+        if kind == "summary":
+            document[kind] = record
+        else:
+            document.setdefault(f"{kind}s" if kind != "unread" else kind, []).append(record)
+    click.echo(json_line(document))
+
+
+@contextmanager
+def _progress() -> Iterator[OnProgress]:
+    """A bar on stderr where a person can see it, else a line now and then."""
+    console = Console(stderr=True)
+    if not (console.is_terminal and sys.stderr.isatty()):
+        yield _Lines()
+        return
+    columns = (
+        TextColumn("backtest"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn("{task.fields[pace]}"),
+        TimeRemainingColumn(),
+    )
+    with Progress(*columns, console=console, transient=True) as bar:
+        task = bar.add_task("backtest", total=None, pace="")
+        began = time.monotonic()
+
+        def on_progress(done: int, places: int, points: int) -> None:
+            pace = points / max(time.monotonic() - began, 0.1)
+            bar.update(task, completed=done, total=places, pace=f"{_count(pace)} points/s" if points else "")
+
+        yield on_progress
+
+
+class _Lines:
+    """How far it is, in a line every quarter of a minute."""
+
+    def __init__(self) -> None:
+        self._began = self._said = time.monotonic()
+
+    def __call__(self, done: int, places: int, points: int) -> None:
+        now = time.monotonic()
+        if now - self._said >= _SAID_EVERY and done < places:
+            self._said = now
+            pace = points / (now - self._began)
+            click.echo(f"{done:,} of {places:,} read, {_count(pace)} points/s", err=True)
+
+
+def _count(number: float) -> str:
+    """A big number, shortly.
+
+    >>> _count(912), _count(81_200), _count(2_340_000)
+    ('912', '81k', '2.3M')
+    """
+    for size, unit in ((1e6, "M"), (1e3, "k")):
+        if number >= size:
+            return f"{number / size:.1f}{unit}" if number < 10 * size else f"{number / size:.0f}{unit}"
+    return f"{number:.0f}"
