@@ -13,6 +13,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from vitalsdsl.backtesting.backtest import backtest
     from vitalsdsl.diagnostic import Diagnostic, Severity
     from vitalsdsl.errors import MissingExtraError, PolicyError, SourceError, StateError, UsageError, VitalsError
     from vitalsdsl.points import Rewind, Row, RunInfo
@@ -37,6 +38,7 @@ _HOME = {
     "Row": "points",
     "RunInfo": "points",
     "LoadedPolicy": "policy",
+    "backtest": "backtesting.backtest",
     "load": "policy",
     "Level": "rules",
     "Monitor": "session",
@@ -62,6 +64,7 @@ __all__ = [
     "Transition",
     "UsageError",
     "VitalsError",
+    "backtest",
     "load",
     "replay",
     "watch",

@@ -13,20 +13,23 @@ import click
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from vitalsdsl.backtesting.backtest import Backtest, OnProgress, backtest
+from vitalsdsl.backtesting.backtest import Backtest, backtest
 from vitalsdsl.backtesting.kept import Kept
+from vitalsdsl.backtesting.over import OnProgress
 from vitalsdsl.backtesting.pool import cores
-from vitalsdsl.backtesting.records import records, worst_of
+from vitalsdsl.backtesting.records import records
 from vitalsdsl.cli.app import EXIT_FINDINGS, EXIT_LEVEL, fail
 from vitalsdsl.cli.backtest_tables import show, why
 from vitalsdsl.cli.options import fail_option, home_option, loading_options, step_option
 from vitalsdsl.configuration import home_here
+from vitalsdsl.diagnostic import printable
 from vitalsdsl.json_line import json_line
-from vitalsdsl.policy import load
 from vitalsdsl.rules import Level
 
 EXIT_STOPPED = 130
 """As shells have it for what Ctrl-C ended."""
+
+LEVELS = ("yellow", "orange", "red")
 
 _SAID_EVERY = 15.0
 """Seconds between two lines on how far it is, where no terminal shows a bar."""
@@ -35,6 +38,27 @@ _SAID_EVERY = 15.0
 @click.command("backtest")
 @click.argument("policy")
 @click.argument("sources", nargs=-1, required=True, metavar="SOURCE…")
+@click.option(
+    "--labels", metavar="FILE", help="What is known of the runs: which were healthy, which went wrong and when."
+)
+@click.option(
+    "--tolerance",
+    type=click.IntRange(min=0),
+    default=0,
+    metavar="STEPS",
+    help="How long before the onset of an incident an alarm is still right.",
+)
+@click.option(
+    "--at",
+    "level",
+    type=click.Choice(LEVELS),
+    default="yellow",
+    help="The level from which on alarms count, where one has to be chosen.",
+)
+@click.option("--versus", metavar="POLICY2", help="Another policy: what changes, run by run.")
+@click.option(
+    "--sweep", metavar="p=LO..HI[:N]", help="Vary a param, or p=2,3,4: what each value finds and what it costs."
+)
 @click.option("--jobs", type=click.IntRange(min=1), help="How many processes work; by default one for each core.")
 @click.option(
     "--resume", is_flag=True, help="Take up also what was kept of trackers' runs, which may have gone on since."
@@ -50,6 +74,11 @@ def command(
     ctx: click.Context,
     policy: str,
     sources: tuple[str, ...],
+    labels: str | None,
+    tolerance: int,
+    level: str,
+    versus: str | None,
+    sweep: str | None,
     jobs: int | None,
     resume: bool,
     no_cache: bool,
@@ -60,7 +89,8 @@ def command(
     home: Path | None,
     form: str,
 ) -> None:
-    """What POLICY gives on many recorded runs: per rule how often, when, on which runs.
+    """What POLICY gives on many recorded runs: per rule how often, when, on which runs. With --labels, how right it is:
+    what it finds, how soon, and how many false alarms that costs.
 
     A SOURCE is a log file, a folder (all logs in it and below), or a tracker's reference: `mlflow:experiments/NAME`,
     `mlflow:RUN_ID`, `wandb:ENTITY/PROJECT`. One that cannot be read is named, and costs no other.
@@ -70,13 +100,15 @@ def command(
     """
     if resume and no_cache:
         raise click.UsageError("--resume takes up what --no-cache leaves alone: give one of them")
-    loaded = load(policy, settings=settings, profile=profile)
+    if labels is None and tolerance:
+        raise click.UsageError("--tolerance is about the incidents of --labels")
     kept = None if no_cache else Kept(home_here(home), resume)
     try:
         with _progress() as on_progress:
             found = backtest(
-                loaded, sources, step_key=step_key, jobs=jobs or cores(), kept=kept, on_progress=on_progress
-            )
+                policy, sources, settings=settings, profile=profile, labels=labels, tolerance=tolerance, level=level,
+                versus=versus, sweep=sweep, step_key=step_key, jobs=jobs or cores(), kept=kept, on_progress=on_progress,
+            )  # fmt: skip
     except KeyboardInterrupt:
         where = f"; what was done is kept in {kept.path}: the same command goes on from there" if kept else ""
         click.echo(f"stopped{where}", err=True)
@@ -85,6 +117,8 @@ def command(
         if kept is not None:
             kept.close()
     _told(found, kept)
+    for note in found.assigned.notes if found.assigned is not None else ():
+        click.echo(printable(note), err=True)
     if not found.runs:
         fail(_nothing_read(found))
     if form == "json":
@@ -94,7 +128,7 @@ def command(
             click.echo(json_line(record))
     else:
         show(found)
-    if fail_on is not None and worst_of(found) >= Level.parse(fail_on) > Level.GREEN:
+    if fail_on is not None and found.worst >= Level.parse(fail_on) > Level.GREEN:
         ctx.exit(EXIT_LEVEL)
     if any(one.is_named for one in found.unread):
         ctx.exit(EXIT_FINDINGS)

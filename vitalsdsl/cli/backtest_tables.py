@@ -4,23 +4,20 @@ from __future__ import annotations
 
 import shutil
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
-from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
 from vitalsdsl.backtesting.backtest import Backtest
 from vitalsdsl.backtesting.outcome import RunOutcome, Unread
-from vitalsdsl.backtesting.summary import LEVELS, RuleSummary
+from vitalsdsl.backtesting.summary import RuleSummary
+from vitalsdsl.cli.backtest_plain import MOST, level, many, middling, rate, rest, table, words
+from vitalsdsl.cli.backtest_scores import curve_table, show_score, show_versus
 from vitalsdsl.cli.output import COLOURS
 from vitalsdsl.diagnostic import printable
-from vitalsdsl.rules import Level
-
-MOST = 40
-"""How many runs, or other lines of one table, are shown; programs get all."""
 
 _WIDE = 160
 """The width where no terminal says another."""
@@ -31,7 +28,14 @@ def show(found: Backtest) -> None:
     console = Console(file=sys.stdout, highlight=False, width=_width(), emoji=False)
     console.print(_heading(found))
     console.print(_rules(found.rules, len(found.runs)))
-    _show_runs(console, found.runs)
+    if found.score is None or not found.score.runs:
+        _show_runs(console, found.runs)
+    else:
+        show_score(console, found.score)
+    if found.other is not None:
+        show_versus(console, found, found.other)
+    if found.sweep is not None:
+        console.print(curve_table(found, found.sweep.name))
     _show_unread(console, found)
 
 
@@ -42,31 +46,8 @@ def _width() -> int | None:
 def _heading(found: Backtest) -> Text:
     main = found.main
     runs, steps = len(main.runs), main.steps
-    said = f"{printable(main.policy.name)} over {_many(runs, 'run')}, {_many(steps, 'step')}"
+    said = f"{printable(main.policy.name)} over {many(runs, 'run')}, {many(steps, 'step')}"
     return Text(said, "bold")
-
-
-def _many(count: int, what: str) -> str:
-    return f"{count:,} {what}{'s' * (count != 1)}"
-
-
-def table(title: str, columns: Iterable[str], left: int = 1) -> Table:
-    """A table whose first columns are words and the others numbers."""
-    made = Table(
-        title=title, title_justify="left", title_style="bold", box=SIMPLE_HEAD, show_edge=False, pad_edge=False
-    )
-    for at, name in enumerate(columns):
-        made.add_column(name, justify="left" if at < left else "right", overflow="fold", no_wrap=at >= left)
-    return made
-
-
-def words(text: str, style: str = "") -> Text:
-    """What others have written: never taken for markup, and it cannot move the cursor."""
-    return Text(printable(text), style)
-
-
-def level(one: Level) -> Text:
-    return Text(one.word, COLOURS[one.word])
 
 
 def _rules(rules: Sequence[RuleSummary], runs: int) -> Table:
@@ -78,19 +59,10 @@ def _rules(rules: Sequence[RuleSummary], runs: int) -> Table:
             *(Text(f"{times:,}", COLOURS[of.word] if times else "dim") for of, times in rule.times.items()),
             f"{rule.runs:,} of {runs:,}{blind}",
             "" if rule.first is None else f"{rule.first:,}",
-            "" if rule.typical is None else f"{rule.typical:,.0f}",
+            "" if rule.typical is None else middling(rule.typical),
             rate(rule.per_1000),
         )
     return made
-
-
-def rate(number: float) -> str:
-    """A rate with two digits that count.
-
-    >>> rate(0), rate(0.0123), rate(1.25), rate(250.0)
-    ('0', '0.012', '1.2', '250')
-    """
-    return "0" if not number else f"{number:.0f}" if number >= 10 else f"{number:.2g}"
 
 
 def _show_runs(console: Console, runs: Sequence[RunOutcome]) -> None:
@@ -98,7 +70,7 @@ def _show_runs(console: Console, runs: Sequence[RunOutcome]) -> None:
     fired = [(run, run.worst) for run in runs]
     fired = sorted((one for one in fired if one[1]), key=lambda one: -one[1])
     if not fired:
-        console.print(f"on no run a rule fires ({_many(len(runs), 'run')})")
+        console.print(f"on no run a rule fires ({many(len(runs), 'run')})")
         return
     made = table("runs", ("run", "highest", "rules", "at step", "steps"), left=3)
     for run, worst in fired[:MOST]:
@@ -108,11 +80,7 @@ def _show_runs(console: Console, runs: Sequence[RunOutcome]) -> None:
         at = f"{min(change.step for change in changes):,}" if changes else ""
         made.add_row(words(run.label), level(worst), words(", ".join(subjects[:3]) + more), at, f"{len(run.steps):,}")
     console.print(made)
-    console.print(_rest(len(fired) - MOST) + f"{_many(len(runs) - len(fired), 'run')} green throughout")
-
-
-def _rest(more: int) -> str:
-    return f"and {more:,} more (--format jsonl has all); " if more > 0 else ""
+    console.print(rest(len(fired) - MOST) + f"{many(len(runs) - len(fired), 'run')} green throughout")
 
 
 def why(one: Unread) -> str:
@@ -126,11 +94,8 @@ def _show_unread(console: Console, found: Backtest) -> None:
     for one in named[:MOST]:
         console.print(Text.assemble(("cannot be read: ", "red"), words(why(one))))
     if others:
-        console.print(Text(f"passed over, as no log that can be read: {_many(len(others), 'file')}", "bold"))
+        console.print(Text(f"passed over, as no log that can be read: {many(len(others), 'file')}", "bold"))
         for one in others[:5]:
             console.print(Text.assemble("  ", words(why(one))))
         if len(others) > 5:
-            console.print(f"  {_rest(len(others) - 5).rstrip('; ')}")
-
-
-__all__ = ["LEVELS", "level", "rate", "show", "table", "words"]
+            console.print(f"  {rest(len(others) - 5).rstrip('; ')}")
