@@ -221,7 +221,7 @@ def test_all_of_it_is_there_for_people_and_for_programs(runs: Path) -> None:
     assert text.exit_code == 0, text.output
     said = " ".join(text.stdout.split())
     for part in (
-        "6 labelled runs, 1 without labels", "yellow 3 of 4 75 % (30 … 95) 3 4 43 % (16 … 75) 1 (0.5 … 1.5)",
+        "6 labelled runs, 1 without labels", "yellow 3 of 4 75 % (30 … 95) 1 (0.5 … 1.5)", "yellow 3 4 43 % (16 … 75) 9.8 (3.8 … 25) 1 of 2",
         "diverged high 1 1 of 1 5", "runs/i2.jsonl spike yellow green 30", "runs/h2.jsonl healthy orange high 3 10",
         "nothing changes on any run", "as k varies, from yellow on", "6 0 0 0 0 % (0 … 49) 0 0 (0 … 9.3)",
     ):  # fmt: skip

@@ -71,13 +71,13 @@ class Incident:
         """At the level that its label asks for."""
         return self.label.level in self.found
 
-    def delay(self, level: Level) -> float | None:
+    def delay(self, level: Level) -> int | None:
         """Steps from the onset to the change that found it at a level; negative where that came before. None where it was
         not found, or nobody knows the onset."""
         change = self.found.get(level)
         if change is None or math.isnan(self.label.onset):
             return None
-        return change.step - self.label.onset
+        return change.step - int(self.label.onset)
 
 
 @dataclass
@@ -92,7 +92,7 @@ class LevelScore:
     found: int = 0
     right: int = 0
     wrong: int = 0
-    delays: list[float] = field(default_factory=list)
+    delays: list[int] = field(default_factory=list)
     healthy_steps: int = 0
     healthy_runs: int = 0
     disturbed_runs: int = 0

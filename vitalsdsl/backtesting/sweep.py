@@ -58,8 +58,10 @@ def _spread(low: float, high: float, points: int, unit: str) -> list[str]:
     numbers = [low + (high - low) * at / (points - 1) for at in range(points)]
     if unit and unit != "%":
         numbers = [float(round(number)) for number in numbers]
+    else:
+        numbers = [float(f"{number:.4g}") for number in numbers]
     behind = f" {unit}" if unit and unit != "%" else unit
-    return list(dict.fromkeys(f"{number:.6g}{behind}" for number in numbers))
+    return list(dict.fromkeys(f"{number:.15g}{behind}" for number in numbers))
 
 
 def _counted(text: str, values: list[str]) -> tuple[str, ...]:

@@ -6,6 +6,7 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,7 @@ from vitalsdsl.cli.backtest_tables import show, why
 from vitalsdsl.cli.options import fail_option, home_option, loading_options, step_option
 from vitalsdsl.configuration import home_here
 from vitalsdsl.diagnostic import printable
+from vitalsdsl.errors import MissingExtraError
 from vitalsdsl.json_line import json_line
 from vitalsdsl.rules import Level
 
@@ -59,6 +61,9 @@ _SAID_EVERY = 15.0
 @click.option(
     "--sweep", metavar="p=LO..HI[:N]", help="Vary a param, or p=2,3,4: what each value finds and what it costs."
 )
+@click.option(
+    "--plot", "picture", metavar="FILE", help="Draw it, as .png, .svg or .pdf: pip install 'vitalsdsl[plots]'."
+)
 @click.option("--jobs", type=click.IntRange(min=1), help="How many processes work; by default one for each core.")
 @click.option(
     "--resume", is_flag=True, help="Take up also what was kept of trackers' runs, which may have gone on since."
@@ -79,6 +84,7 @@ def command(
     level: str,
     versus: str | None,
     sweep: str | None,
+    picture: str | None,
     jobs: int | None,
     resume: bool,
     no_cache: bool,
@@ -102,6 +108,7 @@ def command(
         raise click.UsageError("--resume takes up what --no-cache leaves alone: give one of them")
     if labels is None and tolerance:
         raise click.UsageError("--tolerance is about the incidents of --labels")
+    plots = _plots(picture) if picture is not None else None
     kept = None if no_cache else Kept(home_here(home), resume)
     try:
         with _progress() as on_progress:
@@ -121,6 +128,8 @@ def command(
         click.echo(printable(note), err=True)
     if not found.runs:
         fail(_nothing_read(found))
+    if plots is not None:
+        plots.draw(found, picture)
     if form == "json":
         _print_json(found)
     elif form == "jsonl":
@@ -132,6 +141,16 @@ def command(
         ctx.exit(EXIT_LEVEL)
     if any(one.is_named for one in found.unread):
         ctx.exit(EXIT_FINDINGS)
+
+
+def _plots(picture: str) -> Any:
+    """What draws, loaded only when it is asked for; the file's name is looked at before any work."""
+    try:
+        found = import_module("vitalsdsl.backtesting.plots")
+    except ImportError as error:
+        raise MissingExtraError("matplotlib", "plots") from error
+    found.check_plot(picture)
+    return found
 
 
 def _told(found: Backtest, kept: Kept | None) -> None:

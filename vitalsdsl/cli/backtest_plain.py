@@ -26,7 +26,7 @@ def table(title: str, columns: Iterable[str], left: int = 1) -> Table:
         title=f"\n{title}", title_justify="left", title_style="bold", box=SIMPLE_HEAD, show_edge=False, pad_edge=False
     )
     for at, name in enumerate(columns):
-        made.add_column(name, justify="left" if at < left else "right", overflow="fold", no_wrap=at >= left)
+        made.add_column(name, justify="left" if at < left else "right", overflow="fold")
     return made
 
 

@@ -18,7 +18,9 @@ def show_score(console: Console, score: Score) -> None:
     unlabelled = f", {score.unlabelled:,} without labels" if score.unlabelled else ""
     tolerance = f"; alarms up to {many(score.tolerance, 'step')} before an onset are right" if score.tolerance else ""
     console.print(Text(f"\n{many(score.runs, 'labelled run')}{unlabelled}{tolerance}", "bold"))
-    console.print(_levels(score.levels))
+    if score.incidents:
+        console.print(_found(score.levels))
+    console.print(_false(score.levels))
     if score.incidents:
         console.print(_kinds(score.incidents))
     if score.missed:
@@ -30,16 +32,21 @@ def show_score(console: Console, score: Score) -> None:
     console.print(_rules(score))
 
 
-def _levels(levels: tuple[LevelScore, ...]) -> Table:
-    columns = ("from", "found", "recall (95 %)", "right", "false", "precision (95 %)", "delay: median (quartiles)",
-               "false per 1,000 steps (95 %)", "healthy runs disturbed")  # fmt: skip
-    made = table("scores", columns)
+def _found(levels: tuple[LevelScore, ...]) -> Table:
+    made = table("what is found", ("from", "found", "recall (95 %)", "delay: median (quartiles)"))
     for one in levels:
-        made.add_row(
-            level(one.level), f"{one.found:,} of {one.incidents:,}", share(one.recall), f"{one.right:,}",
-            f"{one.wrong:,}", share(one.precision), delays(one.quartiles), false_rate(one),
-            f"{one.disturbed_runs:,} of {one.healthy_runs:,}",
-        )  # fmt: skip
+        found = f"{one.found:,} of {one.incidents:,}"
+        made.add_row(level(one.level), found, share(one.recall), delays(one.quartiles))
+    return made
+
+
+def _false(levels: tuple[LevelScore, ...]) -> Table:
+    columns = ("from", "right", "false", "precision (95 %)", "false per 1,000 steps (95 %)", "healthy runs disturbed")
+    made = table("what is false", columns)
+    for one in levels:
+        disturbed = f"{one.disturbed_runs:,} of {one.healthy_runs:,}"
+        counts = (f"{one.right:,}", f"{one.wrong:,}")
+        made.add_row(level(one.level), *counts, share(one.precision), false_rate(one), disturbed)
     return made
 
 

@@ -7,6 +7,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+import click
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
@@ -26,6 +27,12 @@ _WIDE = 160
 def show(found: Backtest) -> None:
     """All of it on standard output."""
     console = Console(file=sys.stdout, highlight=False, width=_width(), emoji=False)
+    with console.capture() as captured:
+        _all(console, found)
+    click.echo("\n".join(line.rstrip() for line in captured.get().rstrip("\n").split("\n")))
+
+
+def _all(console: Console, found: Backtest) -> None:
     console.print(_heading(found))
     console.print(_rules(found.rules, len(found.runs)))
     if found.score is None or not found.score.runs:
