@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import sqlite3
 import subprocess
 import sys
@@ -15,10 +16,10 @@ from backtest.logs import add_reader, call, csv, jsonl, losses, parsed, policy_f
 
 import vitalsdsl as vitals
 from vitalsdsl.backtesting.backtest import backtest
-from vitalsdsl.backtesting.judging import Judged, PolicyCopy, Task
+from vitalsdsl.backtesting.judging import PolicyCopy, Task, judge
 from vitalsdsl.backtesting.outcome import Change, RunOutcome, Steps
 from vitalsdsl.backtesting.places import Place, places_of
-from vitalsdsl.backtesting.pool import batched, judged
+from vitalsdsl.backtesting.pool import batched
 from vitalsdsl.policy import load
 from vitalsdsl.rules import Level
 
@@ -132,26 +133,35 @@ def test_kept_results_that_are_damaged_cost_only_time(logs: Path) -> None:
     assert changes_of(parsed(call(*words))) == ALARMS
 
 
-def test_one_that_was_killed_goes_on_where_it_was(tmp_path: Path) -> None:
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT], ids=["killed", "by Ctrl-C"])
+def test_one_that_was_stopped_goes_on_where_it_was(tmp_path: Path, how: signal.Signals) -> None:
     policy, modules, fifo = policy_file(tmp_path), add_reader(tmp_path / "modules"), tmp_path / "fifo"
     sources = [str(jsonl(tmp_path / f"{name}.jsonl", losses(9, [(3, 3)]))) for name in "abc"] + [f"odd:wait/{fifo}"]
     os.mkfifo(fifo)
-    paths = os.pathsep.join([str(modules), *sys.path])
-    words = [sys.executable, "-m", "vitalsdsl", "backtest", str(policy), *sources, "--format", "json", "--jobs", "2"]
-    environment = {**os.environ, "PYTHONPATH": paths}
-    with subprocess.Popen(words, env=environment, stdout=subprocess.PIPE) as killed, fifo.open() as waiting:
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(modules), *sys.path])}
+    words = [sys.executable, "-m", "vitalsdsl", "backtest", str(policy), *sources, "--format", "json", "--jobs"]
+    with (
+        subprocess.Popen([*words, "2"], env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as stopped,
+        fifo.open() as waiting,
+    ):
         assert waiting.read(1) == "x"  # its turn has come: in another process, all before it are done or at work
         while _kept(tmp_path / "home") < 3:
             os.sched_yield()
-        killed.kill()
+        stopped.send_signal(how)
         assert waiting.read() == ""  # the worker is gone with its parent
+        said = stopped.communicate()[1].decode()
+    if how == signal.SIGINT:
+        kept = tmp_path / "home" / "backtests.db"
+        assert said == f"stopped; what was done is kept in {kept}: the same command goes on from there\n"
+        assert stopped.returncode == 130
     Path(f"{fifo}.go").touch()
-    done = subprocess.run(words, env=environment, capture_output=True, text=True, check=True)
+    done = subprocess.run([*words, "1"], env=environment, capture_output=True, text=True, check=True)
     found = json.loads(done.stdout)
     assert found["summary"]["taken"] == 3
     assert changes_of(found) == {
-        **{name: [("yellow", 3), ("green", 4)] for name in sources[:3]}, f"wait/{fifo}": [("yellow", 0)],
-    }  # fmt: skip
+        **{name: [("yellow", 3), ("green", 4)] for name in sources[:3]},
+        f"wait/{fifo}": [("yellow", 0)],
+    }
 
 
 def _kept(home: Path) -> int:
@@ -256,7 +266,7 @@ def test_what_is_held_of_a_run_is_small_however_long_it_was() -> None:
     changes = [Change("r", None, 0, n * 97, n * 97, levels[n % 2], levels[1 - n % 2], "condition") for n in range(100)]
     known = {"name": "n", "title": "", "url": "", "rows": 10_000, "level": Level.GREEN}
     tracemalloc.start()
-    runs = [RunOutcome.made(changes, steps, run=f"runs/{n}.jsonl", **known) for n in range(200)]
+    runs = [RunOutcome.made(changes, steps, run=f"runs/{n}.jsonl", **known) for n in range(50)]
     held = tracemalloc.get_traced_memory()[0]
     tracemalloc.stop()
     assert held < 3_000 * len(runs)
@@ -271,6 +281,6 @@ def test_a_policy_that_stands_on_others_is_sent_whole(tmp_path: Path) -> None:
     copy = PolicyCopy.of(loaded)
     for name in ("base.vitals", "own.yaml"):
         (tmp_path / name).unlink()
-    tasks = [Task(at, place, (copy,)) for at, place in enumerate(places_of(["a.jsonl"])[0] * 2)]
-    done: list[Judged] = sorted(judged(tasks, 2), key=lambda one: one.index)
-    assert [[c.step for c in run.changes] for one in done for runs in one.runs for run in runs] == [[2, 5], [2, 5]]
+    [place] = places_of(["a.jsonl"])[0]
+    [[run]] = judge(Task(0, place, (copy,))).runs
+    assert [change.step for change in run.changes] == [2, 5]

@@ -1,4 +1,4 @@
-"""vitals backtest: a policy over many recorded runs, what fires how often, and how right it is."""
+"""vitals backtest: a policy over many recorded runs: what fires, and how right it is."""
 
 from __future__ import annotations
 
