@@ -31,14 +31,15 @@ matrix: $(VENV)/dev-installed
 	$(BIN)/python tests/wandb/older_sdks.py
 	$(BIN)/python -m tests.mlflow.older_versions
 
-# Whole fleets under one watcher, measured; and `vitals watch` killed, cut off from its tracker, without room: half an hour,
-# and not part of `test`.
+# Whole fleets under one watcher and a backtest of many runs, measured; and `vitals watch` killed, cut off from its tracker,
+# without room: half an hour, and not part of `test`.
 trials: $(VENV)/dev-installed
 	$(BIN)/python -m tests.trials.wandb_fleet
 	$(BIN)/python -m tests.mlflow.fleet_trial
 	$(BIN)/python -m tests.trials.outages
 	$(BIN)/python -m tests.trials.kills
 	$(BIN)/python -m tests.trials.extremes
+	$(BIN)/python -m tests.trials.backtests
 
 update: $(VENV)/dev-installed
 	$(BIN)/python -m pytest --update
