@@ -19,6 +19,9 @@ from vitalsdsl.stream import Stream
 from vitalsdsl.table import Table
 from vitalsdsl.verdict import Transition
 
+KEPT_PLANS = 32
+"""Of runs that log other names there may be any number."""
+
 
 class Batch:
     """One policy over many recorded runs. Plans are kept for runs that log the same names."""
@@ -32,9 +35,14 @@ class Batch:
         """What the stream can be asked for alone: the guards of a family's members are made by all that reads it."""
 
     def transitions(
-        self, events: Sequence[Row | Rewind], run: str = "run", total_steps: float = math.nan
+        self,
+        events: Sequence[Row | Rewind],
+        run: str = "run",
+        total_steps: float = math.nan,
+        table: Table | None = None,
     ) -> list[Transition]:
-        """What the stream would say of a run, in its order.
+        """What the stream would say of a run, in its order. `table` is that of the events, where it has been made for
+        another policy.
 
         >>> from vitalsdsl.policy import load
         >>> policy = load("p", text="when loss > 3 -> orange")
@@ -42,7 +50,12 @@ class Batch:
         >>> [(t.step, t.to.word) for t in Batch(policy.policy).transitions(rows)]
         [(2, 'orange'), (3, 'green')]
         """
+<<<<<<< HEAD
         only = self.asked(events, total_steps)
+=======
+        table = Table.of(events) if table is None else table
+        only = None if table is None else self.suspects(table, total_steps)
+>>>>>>> 704b7bc (backtest: runs in memory are judged from whole columns)
         if only is not None and not only:
             return []
         return _gone_through(Stream(self._policy, run, self._digest, True, total_steps, only=only), events)
@@ -65,6 +78,8 @@ class Batch:
         names = frozenset(table.points)
         plan = self._plans.get(names)
         if plan is None:
+            if len(self._plans) == KEPT_PLANS:
+                del self._plans[next(iter(self._plans))]
             plan = self._plans[names] = Plan(self._policy)
             plan.see_names(sorted(names, key=lambda name: int(table.points[name].rows[0])))
         return plan

@@ -100,6 +100,22 @@ def test_a_run_that_goes_back_is_judged_as_replay_judges_it(tmp_path: Path) -> N
     assert len(run.steps) == 35 and run.steps.within(10, 14) == 10
 
 
+def test_a_run_that_is_too_long_to_be_held_gives_the_same(logs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = [{"step": s, "loss": v} for s, v in enumerate(losses(30, [(20, 29)]))]
+    again = [{"rewind": 9}, *({"step": s, "loss": 5.0} for s in range(10, 15)), {"rewind": 99}, {"step": 15, "loss": 1}]
+    (logs / "back.jsonl").write_text("".join(json.dumps(row) + "\n" for row in [*rows, *again]))
+    policy = policy_file(logs.parent)
+    held = backtest(policy, "logs", sweep="k=2,6")
+    monkeypatch.setattr("vitalsdsl_files.reader.HELD", 10)
+    by_row = backtest(policy, "logs", sweep="k=2,6")
+    assert [(run, run.changes, run.steps.strides) for run in by_row.runs] == [
+        (run, run.changes, run.steps.strides) for run in held.runs
+    ]
+    assert by_row.swept == held.swept
+    lengths = {run.run: len(run.steps) for run in held.runs}
+    assert len(lengths) == 7 and lengths["logs/back.jsonl"] == 30 + 5 + 1
+
+
 def test_the_number_of_processes_changes_nothing(logs: Path) -> None:
     policy = policy_file(logs.parent)
     one, two = (call(policy, "logs", "--format", "jsonl", "--no-cache", "--jobs", jobs) for jobs in "12")

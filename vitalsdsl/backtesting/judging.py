@@ -5,19 +5,23 @@ from __future__ import annotations
 import gc
 import logging
 import math
-from collections.abc import Sequence
+from bisect import bisect_right
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
 from vitalsdsl import rules
 from vitalsdsl.backtesting.outcome import Change, RunOutcome, Steps
 from vitalsdsl.backtesting.places import Place
+from vitalsdsl.batch import Batch
 from vitalsdsl.errors import SourceError, UsageError, VitalsError
 from vitalsdsl.logged import Reads
 from vitalsdsl.points import Rewind, Row
 from vitalsdsl.policy import LoadedPolicy, load
+from vitalsdsl.rules import Level
 from vitalsdsl.sources import Recording, read
 from vitalsdsl.stream import Stream
+from vitalsdsl.table import Table
 
 
 @dataclass(frozen=True)
@@ -57,12 +61,21 @@ class Judged:
     points: int = 0
 
 
+@dataclass(frozen=True)
+class _Policy:
+    """What a copy means, made once in each process."""
+
+    policy: rules.Policy
+    reads: Reads
+    batch: Batch
+
+
 @lru_cache(maxsize=64)
-def _policy(copy: PolicyCopy) -> tuple[rules.Policy, Reads]:
+def _policy(copy: PolicyCopy) -> _Policy:
     loaded = load("policy.vitals", text=copy.text)
     if loaded.digest != copy.digest:
         raise UsageError(f"the policy `{copy.name}` does not mean the same by itself: this is a mistake of vitalsdsl")
-    return loaded.policy, Reads(loaded.policy)
+    return _Policy(loaded.policy, Reads(loaded.policy), Batch(loaded.policy, copy.digest))
 
 
 def judge(task: Task) -> Judged:
@@ -100,10 +113,10 @@ def _read(
     points = 0
     for number, recording in enumerate(read(task.place.reference, step_key=step_key), 1):
         run = _key(task.place, recording, number)
-        try:
-            outcomes, count = _run(recording, run, copies, keep_rows=False)
-        except _WentBack:
-            outcomes, count = _run(recording, run, copies, keep_rows=True)
+        if isinstance(recording.events, Sequence):
+            outcomes, count = _from_columns(recording, recording.events, run, copies)
+        else:
+            outcomes, count = _from_rows(recording, run, copies)
         points += count
         for runs, outcome in zip(by_policy, outcomes):
             runs.append(outcome)
@@ -116,50 +129,121 @@ def _key(place: Place, recording: Recording, number: int) -> str:
     return shown if number == 1 or not place.is_file else f"{shown}#{number}"
 
 
+class _Walk:
+    """What is counted of a run while it is gone through."""
+
+    def __init__(self) -> None:
+        self.steps = Steps()
+        self.rows = 0
+        self.points = 0
+        self.names: set[str] = set()
+        self._newest = -math.inf
+
+    def see(self, row: Row) -> None:
+        self.rows += 1
+        self.points += len(row.values)
+        self.names.update(row.values)
+        if row.step > self._newest:
+            self._newest = row.step
+            self.steps.add(row.step)
+
+    def go_back(self, closed: float) -> None:
+        """The run is again where this step, of those that still count, had just been closed."""
+        self.rows += 1
+        self._newest = closed
+
+
+def _from_columns(
+    recording: Recording, events: Sequence[Row | Rewind], run: str, copies: Sequence[PolicyCopy]
+) -> tuple[list[RunOutcome], int]:
+    """A run that is in memory: whole columns say at once which rules stay green, for each policy."""
+    walk = _Walk()
+    counting: list[int] = []
+    """The steps of the attempt that now counts, those before it that it goes on from included."""
+    for event in events:
+        if isinstance(event, Rewind):
+            del counting[bisect_right(counting, event.step) :]
+            walk.go_back(counting[-1] if counting else -math.inf)
+            continue
+        walk.see(event)
+        if not counting or event.step > counting[-1]:
+            counting.append(event.step)
+    table = Table.of(events)
+    info = recording.info
+    changes = [
+        [Change.of(t) for t in _policy(copy).batch.transitions(events, info.name, info.total_steps, table)]
+        for copy in copies
+    ]
+    return _outcomes(recording, run, copies, changes, walk)
+
+
+def _from_rows(recording: Recording, run: str, copies: Sequence[PolicyCopy]) -> tuple[list[RunOutcome], int]:
+    """A run that is too long to be held: row by row, once for all policies. Most never go back: then no row need be kept
+    for that."""
+    try:
+        return _by_row(recording, run, copies, keep_rows=False)
+    except _WentBack:
+        return _by_row(recording, run, copies, keep_rows=True)
+
+
 class _WentBack(Exception):
     """The run goes back, and its rows were not kept."""
 
 
-def _run(recording: Recording, run: str, copies: Sequence[PolicyCopy], keep_rows: bool) -> tuple[list[RunOutcome], int]:
-    """One run under each policy, gone through once. Most runs never go back: then no row need be kept for that."""
+def _by_row(
+    recording: Recording, run: str, copies: Sequence[PolicyCopy], keep_rows: bool
+) -> tuple[list[RunOutcome], int]:
     info = recording.info
     streams = [
-        Stream(_policy(copy)[0], info.name, copy.digest, True, info.total_steps, keep_rows=keep_rows) for copy in copies
+        Stream(_policy(copy).policy, info.name, copy.digest, True, info.total_steps, keep_rows=keep_rows)
+        for copy in copies
     ]
     changes: list[list[Change]] = [[] for _ in copies]
     pairs = list(zip(streams, changes))
-    steps, newest, rows, points = Steps(), -math.inf, 0, 0
-    event: Row | Rewind
+    walk = _Walk()
     for event in recording.events:
-        rows += 1
         if isinstance(event, Rewind):
             if not keep_rows:
                 raise _WentBack
             for stream, found in pairs:
                 found += map(Change.of, stream.rewind(event.step))
             closed = streams[0].closed
-            newest = -math.inf if closed is None else closed
+            walk.go_back(-math.inf if closed is None else closed)
             continue
-        points += len(event.values)
-        if event.step > newest:
-            newest = event.step
-            steps.add(event.step)
+        walk.see(event)
         for stream, found in pairs:
             new = stream.push_row(event)
             if new:
                 found += map(Change.of, new)
-    if not len(steps):
-        raise SourceError(f"`{run}` holds no rows")
-    notes = (*info.notes, *recording.late_notes)
-    known = {"run": run, "name": info.name, "title": info.title, "url": info.url, "rows": rows, "notes": notes}
-    outcomes = []
-    for copy, (stream, found) in zip(copies, pairs):
+    for stream, found in pairs:
         found += map(Change.of, stream.finish())
-        outcomes.append(RunOutcome.made(found, steps, level=stream.level, blind=_blind(copy, stream), **known))
-    return outcomes, points
+    return _outcomes(recording, run, copies, changes, walk)
 
 
-def _blind(copy: PolicyCopy, stream: Stream) -> tuple[str, ...]:
+def _outcomes(
+    recording: Recording, run: str, copies: Sequence[PolicyCopy], changes: Sequence[list[Change]], walk: _Walk
+) -> tuple[list[RunOutcome], int]:
+    if not len(walk.steps):
+        raise SourceError(f"`{run}` holds no rows")
+    info = recording.info
+    known = {
+        "run": run, "name": info.name, "title": info.title, "url": info.url, "rows": walk.rows,
+        "notes": (*info.notes, *recording.late_notes),
+    }  # fmt: skip
+    outcomes = [
+        RunOutcome.made(found, walk.steps, level=_end(found), blind=_blind(copy, walk.names), **known)
+        for copy, found in zip(copies, changes)
+    ]
+    return outcomes, walk.points
+
+
+def _end(changes: Sequence[Change]) -> Level:
+    """The highest level at the end of a run."""
+    newest = {change.subject: change.to for change in changes}
+    return max(newest.values(), default=Level.GREEN)
+
+
+def _blind(copy: PolicyCopy, names: Collection[str]) -> tuple[str, ...]:
     """The rules of which a run does not log all that they read."""
-    readers = {who for read in _policy(copy)[1].metrics if not read.is_among(stream.names) for who in read.readers}
+    readers = {who for read in _policy(copy).reads.metrics if not read.is_among(names) for who in read.readers}
     return tuple(name for name in copy.rules if name in readers)
