@@ -187,7 +187,7 @@ def _delays(axes: Axes, score: Score) -> None:
         edges = [low - 0.5 + width * at for at in range(int((high - low) // width) + 2)]
     axes.hist(one.delays, bins=edges, color=COLOURS[score.level], alpha=0.85, edgecolor="white", linewidth=0.6)
     _stepped(axes, one.delays, "steps after the onset")
-    axes.set_xlim(min(edges[0], 0.0), edges[-1])
+    axes.set_xlim(min(edges[0], -0.5), max(edges[-1], 10.0))
     axes.axvline(statistics.median(one.delays), color=_INK, linewidth=1.2, linestyle="--")
     if low < 0:
         axes.axvline(0, color=_INK, linewidth=0.8)
