@@ -268,7 +268,7 @@ def _named(axes: Axes, points: Sequence[tuple[float, float, str]]) -> None:
         axes.annotate(
             printable(said),
             (x, y),
-            (7, -11),
+            (7, 5 if at[1] < 0.12 else -11),
             textcoords="offset points",
             fontsize=8.5,
             color=_INK,
