@@ -50,19 +50,16 @@ class Batch:
         >>> [(t.step, t.to.word) for t in Batch(policy.policy).transitions(rows)]
         [(2, 'orange'), (3, 'green')]
         """
-<<<<<<< HEAD
-        only = self.asked(events, total_steps)
-=======
-        table = Table.of(events) if table is None else table
-        only = None if table is None else self.suspects(table, total_steps)
->>>>>>> 704b7bc (backtest: runs in memory are judged from whole columns)
+        only = self.asked(events, total_steps, table)
         if only is not None and not only:
             return []
         return _gone_through(Stream(self._policy, run, self._digest, True, total_steps, only=only), events)
 
-    def asked(self, events: Sequence[Row | Rewind], total_steps: float = math.nan) -> set[str] | None:
+    def asked(
+        self, events: Sequence[Row | Rewind], total_steps: float = math.nan, table: Table | None = None
+    ) -> set[str] | None:
         """The rules for which the stream has to go through a run; None where it is to have them all."""
-        table = Table.of(events)
+        table = Table.of(events) if table is None else table
         only = None if table is None else self.suspects(table, total_steps)
         return None if only is None or not only <= self._alone else only
 

@@ -80,7 +80,7 @@ def test_without_matplotlib_the_command_that_installs_it_is_said(monkeypatch: py
     result = call("p.vitals", "runs", "--plot", "out.png")
     assert (result.exit_code, result.stderr) == (
         2,
-        "error: matplotlib is not installed: pip install 'vitalsdsl[plots]'\n",
+        "error: matplotlib is not installed: pip install 'vitalsdsl[report]'\n",
     )
     assert call("p.vitals", "runs", "--jobs", "1").exit_code == 0
 

@@ -62,7 +62,7 @@ _SAID_EVERY = 15.0
     "--sweep", metavar="p=LO..HI[:N]", help="Vary a param, or p=2,3,4: what each value finds and what it costs."
 )
 @click.option(
-    "--plot", "picture", metavar="FILE", help="Draw it, as .png, .svg or .pdf: pip install 'vitalsdsl[plots]'."
+    "--plot", "picture", metavar="FILE", help="Draw it, as .png, .svg or .pdf: pip install 'vitalsdsl[report]'."
 )
 @click.option("--jobs", type=click.IntRange(min=1), help="How many processes work; by default one for each core.")
 @click.option(
@@ -148,7 +148,7 @@ def _plots(picture: str) -> Any:
     try:
         found = import_module("vitalsdsl.backtesting.plots")
     except ImportError as error:
-        raise MissingExtraError("matplotlib", "plots") from error
+        raise MissingExtraError("matplotlib", "report") from error
     found.check_plot(picture)
     return found
 

@@ -27,7 +27,7 @@ from vitalsdsl.sources import schemes
 from vitalsdsl.tracker import Alert
 from vitalsdsl.verdict import Transition
 
-_EXTRAS = {"wandb": "wandb", "mlflow": "mlflow", "torch": "torch", "apprise": "notify", "matplotlib": "plots"}
+_EXTRAS = {"wandb": "wandb", "mlflow": "mlflow", "torch": "torch", "apprise": "notify", "matplotlib": "report"}
 
 GROUP = "vitalsdsl.reachable"
 """Entry points by tracker: each says whether it can be reached as things are set here."""
