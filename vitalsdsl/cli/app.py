@@ -16,7 +16,9 @@ from vitalsdsl import __version__
 from vitalsdsl.diagnostic import printable
 from vitalsdsl.errors import PolicyError, VitalsError
 
-NO_COMMANDS = frozenset({"app", "backtest_plain", "backtest_scores", "backtest_tables", "options", "output", "recorded"})
+NO_COMMANDS = frozenset(
+    {"app", "backtest_plain", "backtest_scores", "backtest_tables", "options", "output", "recorded"}
+)
 """The files of this package that are no commands."""
 
 EXIT_FINDINGS = 1
