@@ -34,6 +34,7 @@ from tests.trials.scene import (
     levels,
     mlflow_server,
     prepare,
+    repeated,
     replayed,
     tags_of,
     told,
@@ -116,17 +117,21 @@ class Round:
             reckoning.expect(one.end() == 0, f"{one.home} ended badly: {one.lines()[-2:]}")
             reckoning.expect("Traceback" not in one.log.read_text(), f"{one.home}: a traceback")
             for run in self.ids:
+                reckoning.evidence = one.journal(run)
                 reckoning.judged(one, run, self.wanted[run])
         for run in self.ids:
+            reckoning.evidence = [record for one in self.watchers for record in one.journal(run)]
             wanted, tags = self.wanted[run], tags_of(self.server, run)
             reckoning.asked(self.folder / "control", run, wanted, tags if self.control else None)
             alerts = [line["id"] for line in artifact(self.server, run, "vitals/alerts.jsonl")]
             reckoning.told("artifact", alerts, wanted, run)
-            reckoning.expect(len(alerts) == len(set(alerts)), f"run {run}: an alert stands twice in its list")
+            twice = repeated(alerts)
+            reckoning.expect(not twice, f"{self.name}: an alert stands twice in the list of run {run}", twice)
             kept = [line["id"] for line in artifact(self.server, run, "vitals/transitions.jsonl")]
             missing = {t["id"] for t in wanted} - set(kept)
-            reckoning.expect(not missing, f"{self.name}: {len(missing)} transitions are not in the list of run {run}")
-            reckoning.expect(len(kept) == len(set(kept)), f"run {run}: a transition stands twice in its list")
+            where = f"{self.name}: the list of run {run}"
+            reckoning.expect(not missing, f"{where}: {len(missing)} transitions are not in it", missing)
+            reckoning.expect(not repeated(kept), f"{where}: a transition stands in it twice", repeated(kept))
             heard = [m["id"] for m in self.hook.received[self._heard :] if m["transition"]["run"] == run]
             reckoning.told(f"hook, {len(self.watchers)} watchers", heard, wanted, run)
             level, worst = tags.get("vitals.level"), max(levels(wanted).values(), default=0)

@@ -13,7 +13,7 @@ import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -297,6 +297,11 @@ def levels(transitions: list[dict[str, Any]]) -> dict[str, int]:
     return {t["rule"]: ["green", "yellow", "orange", "red"].index(t["to"]) for t in transitions}
 
 
+def repeated(ids: list[str]) -> set[str]:
+    """What stands more than once in a list."""
+    return {id_ for id_, count in Counter(ids).items() if count > 1}
+
+
 def acts(transition: Mapping[str, Any]) -> bool:
     """Whether people are told of it."""
     order = ["green", "yellow", "orange", "red"]
@@ -309,10 +314,19 @@ class Reckoning:
 
     wrong: list[str] = field(default_factory=list)
     counts: Counter[str] = field(default_factory=Counter)
+    evidence: list[dict[str, Any]] = field(default_factory=list)
+    """What the journals say of the run that is reckoned now: shown with what is wrong about it."""
 
-    def expect(self, is_so: bool, text: str) -> None:
-        if not is_so:
-            self.wrong.append(text)
+    def expect(self, is_so: bool, text: str, ids: Iterable[str] = ()) -> None:
+        """`ids` are the transitions that it is about: their lines are shown."""
+        if is_so:
+            return
+        about = set(ids)
+        lines = [json.dumps(record, ensure_ascii=False)[:700] for record in self.evidence if record.get("id") in about]
+        self.wrong.append(
+            "\n".join((text, *(f"      {id_}" for id_ in sorted(about)), *(f"      | {x}" for x in lines)))
+        )
+        print(f"  WRONG: {self.wrong[-1]}", flush=True)
 
     def judged(self, watcher: Watcher, run: str, wanted: list[dict[str, Any]]) -> None:
         """Each transition of the replay was decided by this home, once, and no other."""
@@ -321,10 +335,9 @@ class Reckoning:
         self.counts["transitions"] += len(wanted)
         self.counts["decided twice"] += len(ids) - len(set(ids))
         missing, more = [t["id"] for t in wanted if t["id"] not in ids], set(ids) - {t["id"] for t in wanted}
-        self.expect(
-            not missing, f"{watcher.home}: run {run}: {len(missing)} transitions of the replay were not decided"
-        )
-        self.expect(not more, f"{watcher.home}: run {run}: {len(more)} transitions that the replay does not have")
+        where = f"{watcher.home}: run {run}"
+        self.expect(not missing, f"{where}: {len(missing)} transitions of the replay were not decided", missing)
+        self.expect(not more, f"{where}: {len(more)} transitions that the replay does not have", more)
 
     def asked(
         self, control: Path, run: str, wanted: list[dict[str, Any]], tags: Mapping[str, str] | None = None
@@ -338,8 +351,10 @@ class Reckoning:
         due = Counter((t["step"], t["attempt"]) for t in wanted if acts(t) and t["to"] in ("orange", "red"))
         have = Counter((r["trip_step"], r["segment"]) for r in found)
         self.counts["requests"] += len(found)
+        wrong = {*(have - due), *(due - have)}
         self.expect(have == due, f"run {run}: requests {sorted((have - due).elements())} too many, "
-                                 f"{sorted((due - have).elements())} too few")  # fmt: skip
+                                 f"{sorted((due - have).elements())} too few",
+                    [t["id"] for t in wanted if (t["step"], t["attempt"]) in wrong])  # fmt: skip
 
     def told(self, where: str, ids: list[str], wanted: list[dict[str, Any]], run: str) -> None:
         """Every alert at least once; repeats are counted."""
@@ -347,8 +362,8 @@ class Reckoning:
         lost = due - set(ids)
         self.counts[f"alerts due ({where})"] += len(due)
         self.counts[f"alerts repeated ({where})"] += len(ids) - len(set(ids))
-        self.expect(not lost, f"{where}: run {run}: {len(lost)} of {len(due)} alerts never came")
-        self.expect(set(ids) <= due, f"{where}: run {run}: alerts that nobody had to get")
+        self.expect(not lost, f"{where}: run {run}: {len(lost)} of {len(due)} alerts never came", lost)
+        self.expect(set(ids) <= due, f"{where}: run {run}: alerts that nobody had to get", set(ids) - due)
 
     def show(self) -> int:
         for what, count in sorted(self.counts.items()):
