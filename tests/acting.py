@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
+from itertools import groupby
 from typing import Any
 
 from hypothesis import strategies as st
@@ -16,7 +18,7 @@ from vitalsdsl.parser import parse
 from vitalsdsl.points import RunInfo
 from vitalsdsl.rules import Level
 from vitalsdsl.source import Source
-from vitalsdsl.tracker import Port
+from vitalsdsl.tracker import Alert, Port
 from vitalsdsl.verdict import Transition
 
 G, Y, O, R = Level.GREEN, Level.YELLOW, Level.ORANGE, Level.RED  # noqa: E741
@@ -51,6 +53,30 @@ def dispatcher(
         policy(text), ports or (Memory(),), journal if journal is not None else Journal(), RunInfo("run"),
         start_worker=start_worker, **options,
     )  # fmt: skip
+
+
+def alarms(port: Memory) -> list[Alert]:
+    """The alerts of a port, without those that say that it is over."""
+    return [alert for alert in port.alerts if alert.level]
+
+
+def all_clears(transitions: Sequence[Transition]) -> set[str]:
+    """The ids of those by which all who were told hear that it is over, where every rule tells the same: the last of the
+    rules that they were told of is green."""
+    told: set[tuple[str, str | None]] = set()
+    standing: set[tuple[str, str | None]] = set()
+    due = set()
+    for _, step in groupby(transitions, key=lambda t: (t.attempt, t.step)):
+        changes = list(step)
+        for t in changes:
+            (standing.add if t.to else standing.discard)((t.rule, t.member))
+            if t.to > t.from_ and t.reason != "superseded":
+                told.add((t.rule, t.member))
+        greens = [t.id for t in changes if not t.to]
+        if told and greens and not told & standing:
+            due.add(greens[0])
+            told.clear()
+    return due
 
 
 @st.composite

@@ -14,6 +14,7 @@ from click.testing import CliRunner, Result
 from feeding import ScriptedRun, ScriptedTarget, rows
 
 import vitalsdsl as vitals
+from tests.acting import alarms
 from vitalsdsl import watcher
 from vitalsdsl.cli.app import vitals as program
 from vitalsdsl.control import ControlFolder
@@ -62,7 +63,7 @@ def watch(run: ScriptedRun, p: LoadedPolicy | None = None) -> None:
 
 
 def told(run: ScriptedRun) -> list[tuple[str, int]]:
-    return [(alert.transition.rule, alert.transition.step) for alert in run.port.alerts]
+    return [(alert.transition.rule, alert.transition.step) for alert in alarms(run.port)]
 
 
 def lines(run: str = "a", name: str = "p") -> list[dict[str, object]]:

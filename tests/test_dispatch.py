@@ -153,14 +153,18 @@ def test_going_back_to_green_updates_the_tags_and_alerts_nobody() -> None:
     assert (port.level, port.firing, len(port.alerts)) == (Y, {"b": "yellow@10"}, 2)
 
 
-def test_what_a_rewind_supersedes_changes_tags_only() -> None:
+def test_what_a_rewind_supersedes_asks_for_nothing_and_is_told_to_be_over() -> None:
     port = Memory()
     acts = dispatcher(three(), port)
     acts.take([change("a", 10, R)])
     back = [change("a", 5, G, R, attempt=1, reason="superseded"), change("b", 5, R, attempt=1, reason="superseded")]
-    assert {d.withheld.kind for d in acts.take(back) if d.withheld} == {"superseded"}
+    assert [d.text for d in acts.take(back)] == [
+        "tell that it is over: alert", "only the tags: the run went back to step 5"
+    ]  # fmt: skip
     acts.close(1.0)
-    assert (port.firing, len(port.alerts), len(port.requests)) == ({"b": "red@5"}, 1, 1)
+    assert (port.firing, [a.title for a in port.alerts], len(port.requests)) == (
+        {"b": "red@5"}, ["red: a at step 10 (run)", "green: a is over at step 5 (run)"], 1
+    )  # fmt: skip
 
 
 def test_the_members_of_a_rule_share_one_tag_that_of_the_worst() -> None:
@@ -204,7 +208,7 @@ def test_a_cooldown_holds_back_the_same_rule_and_member_unless_it_gets_worse() -
         change("a", 8400, O, Y), change("a", 8410, G, O), change("a", 8899, O), change("a", 8900, O, Y),
     ) == [
         "alert, tag",
-        "only the tags: back to green",
+        "tell that it is over: alert",
         "nothing: cooldown of a until step 8620",
         "alert, tag",
         "alert, tag, ask for pause",
@@ -219,7 +223,7 @@ def test_tags_go_on_telling_the_truth_during_a_cooldown() -> None:
     acts = dispatcher(COOL % "500 steps", port)
     texts(acts, change("a", 10, Y), change("a", 20, G, Y), change("a", 30, Y))
     acts.close(1.0)
-    assert (port.firing, len(port.alerts)) == ({"a": "yellow@30"}, 1)
+    assert (port.firing, len(port.alerts)) == ({"a": "yellow@30"}, 2)
 
 
 @pytest.mark.parametrize(
@@ -291,7 +295,7 @@ def test_the_budget_of_a_red_action_is_kept_over_rewinds_and_then_red_does_what_
     ]  # fmt: skip
     spent = "alert, tag, ask for pause; not rollback(lr: 90%): its budget, 2 rollback per 1000 steps, is used up"
     # Steps lived since the first: 200, 400, 999 and 1100; with the last of them the first is out of the thousand.
-    found = [t for t in texts(acts, *stream) if not t.startswith(("nothing", "only the tags"))]
+    found = [t for t in texts(acts, *stream) if not t.startswith(("nothing", "only the tags", "tell"))]
     assert found == ["alert, tag, ask for rollback(lr: 90%)"] * 2 + [spent] * 2 + [
         "alert, tag, ask for rollback(lr: 90%)"
     ]
@@ -367,7 +371,9 @@ def test_a_decision_is_data() -> None:
         },
     }  # fmt: skip
     (held,) = acts.take([change("a", 20, G, O)])
-    assert held.as_dict()["withheld"] == {"kind": "green", "text": "back to green"}
+    assert held.as_dict()["withheld"] is None and held.as_dict()["does"] == ["alert"]
+    (milder,) = dispatcher(three()).take([change("a", 20, Y, O)])
+    assert milder.as_dict()["withheld"] == {"kind": "milder", "text": "down from orange to yellow"}
 
 
 def test_what_makes_no_sense_is_refused_at_the_start() -> None:

@@ -18,6 +18,7 @@ from acting import change, dispatcher
 from feeding import ScriptedRun, ScriptedTarget, as_plain, rows
 
 import vitalsdsl as vitals
+from tests.acting import alarms, all_clears
 from vitalsdsl import crew, dispatch, troubles, watched, watcher
 from vitalsdsl.control import ControlFolder
 from vitalsdsl.dispatch import Dispatcher
@@ -106,8 +107,9 @@ def test_a_watched_run_gives_what_its_replay_gives_and_acts_on_it(tmp_path: Path
     assert [as_plain(t) for t in seen.transitions] == expected(run.events, policy())
     assert sum(isinstance(event, Rewind) for event in run.events) >= 1
     raised = {t.id for t in seen.transitions if t.to > t.from_ and t.reason != "superseded"}
-    assert {alert.id for alert in run.port.alerts} == raised
-    assert len(run.port.alerts) == len(raised)
+    assert {alert.id for alert in alarms(run.port)} == raised
+    assert {alert.id for alert in run.port.alerts} - raised == all_clears(seen.transitions)
+    assert len(run.port.alerts) == len(raised | all_clears(seen.transitions))
     assert list(run.port.policies.values()) == [POLICY]
 
 
@@ -257,7 +259,7 @@ def test_what_is_long_past_is_told_but_asks_for_nothing(tmp_path: Path) -> None:
     run.port.can -= {Ability.REQUEST}
     run.go_on(over=True)
     watch(tmp_path / "home", run, ports=lambda info: (control,))
-    assert [alert.transition.step for alert in run.port.alerts] == [12, 47]
+    assert [alert.transition.step for alert in alarms(run.port)] == [12, 47]
     assert [asked.request["trip_step"] for asked in control.asked()] == [47]
 
 
@@ -282,7 +284,11 @@ def test_a_rule_that_is_known_of_is_told_no_more_until_it_is_green_or_worse(tmp_
     journal.close()
     run.go_on(over=True)
     watch(tmp_path, run, p=p)
-    assert [(a.transition.step, a.level.word) for a in run.port.alerts] == [(0, "yellow"), (3, "yellow"), (4, "orange")]
+    assert [(a.transition.step, a.level.word) for a in alarms(run.port)] == [
+        (0, "yellow"),
+        (3, "yellow"),
+        (4, "orange"),
+    ]
     again = ScriptedRun("b", rows([4.0, 10.0, 4.0]))
     journal = Journal(journal_of(tmp_path, "b", "p"))
     journal.append([acknowledgement("b", "hot", None, Level.ORANGE, "the loader", 0.0, "ann")])
@@ -363,6 +369,7 @@ def test_a_watcher_killed_at_any_instant_loses_no_alert_and_repeats_no_request(t
     events = noisy(seed, 600)
     p = policy()
     acted = {t.id for t in _replayed(events, p) if t.to > t.from_ and t.reason != "superseded"}
+    acted |= all_clears(_replayed(events, p))
     paused = {t.id for t in _replayed(events, p) if t.to is Level.ORANGE and t.reason != "superseded"}
     papers = _Papers(tmp_path / "papers")
     control = ControlFolder(tmp_path / "control")

@@ -39,7 +39,7 @@ class _Aloud:
     def take(self, transitions: Sequence[Transition]) -> None:
         for decision in self._dispatcher.take(transitions):
             t = decision.transition
-            if decision.acts and t.to > t.from_:
+            if decision.acts:  # a rule that fires, or the word that it is over
                 rule = t.rule if t.member is None else f"{t.rule} ({t.member})"
                 said = printable(f"run {t.run}: step {t.step}: {t.to.word}: {rule}: {t.message}")
                 logger.warning("vitals: %s", said)

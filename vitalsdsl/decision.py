@@ -18,6 +18,7 @@ from vitalsdsl.actions.reading import Asked
 from vitalsdsl.errors import UsageError
 from vitalsdsl.ledger import Instant, Ledger, Record
 from vitalsdsl.provisions import Provisions
+from vitalsdsl.recovery import Over, all_clear
 from vitalsdsl.rules import Level
 from vitalsdsl.tracker import Ability, Port
 from vitalsdsl.types import STEPS, TIME, Extent
@@ -33,6 +34,7 @@ _NOBODY = {
 
 
 _NOBODY_AT_ALL = "nothing here takes what it asks for"
+_TELLS = frozenset({Effect.ALERT, Effect.NOTIFY})
 _TAGS_ONLY = frozenset({"superseded", "green", "milder", "history"})
 
 
@@ -46,11 +48,13 @@ class Withheld:
 
 @dataclass(frozen=True)
 class Deed:
-    """One action that a transition asks for: done by these ports, or withheld."""
+    """One action that a transition asks for: done by these ports, or withheld. `over` is what a message says to be over,
+    where it is one that all is well again."""
 
     asked: Asked
     withheld: Withheld | None = None
     ports: tuple[str, ...] = ()
+    over: tuple[Over, ...] = ()
 
     @property
     def is_done(self) -> bool:
@@ -80,6 +84,11 @@ class Decision:
         return any(d.asked.action.effect is not Effect.TAG for d in self.done)
 
     @property
+    def is_all_clear(self) -> bool:
+        """Whether people are told that it is over."""
+        return any(d.over for d in self.done)
+
+    @property
     def intervention(self) -> Deed | None:
         return next((d for d in self.done if d.asked.action.rank), None)
 
@@ -95,6 +104,8 @@ class Decision:
         withheld = [(d.asked, d.withheld) for d in self.deeds if d.withheld is not None]
         # Whether the training does what is asked of it is its own decision, and not known here.
         parts = [", ".join(f"{'ask for ' * bool(d.asked.action.asks)}{d.asked.text}" for d in self.done) or "nothing"]
+        if self.is_all_clear:
+            parts[0] = f"tell that it is over: {parts[0]}"
         parts += [f"not {a.text}: {w.text}" for a, w in withheld if w.kind != "nobody" or not a.by_default]
         return "; ".join(parts) if len(parts) > 1 or self.done else f"nothing: {_NOBODY_AT_ALL}"
 
@@ -221,6 +232,10 @@ class Decider:
     # ---------------------------------------------------------------- whether it acts at all
 
     def _decide(self, t: Transition, now: Instant, clock: float, newest: float) -> Decision:
+        if t.to is Level.GREEN and not self._provisions.of(t.rule).shadow:
+            deeds = self._all_clear(clock)
+            if any(deed.is_done for deed in deeds):
+                return Decision(t, deeds)
         withheld = self._tags_only(t) or self._held_back(t, now, clock)
         return self._undone(t, withheld) if withheld is not None else Decision(t, self._deeds(t, now, newest))
 
@@ -269,6 +284,15 @@ class Decider:
         return Withheld("cooldown", f"cooldown of {subject} {_until(t.step, left, cooldown)}")
 
     # ---------------------------------------------------------------- which actions it does
+
+    def _all_clear(self, clock: float) -> tuple[Deed, ...]:
+        """Messages that it is over, for whoever was told and can still be reached."""
+        deeds = []
+        for asked, over in all_clear(self._ledger, clock):
+            ports = self._around.takers(asked)
+            if asked.name in self._around.allow and (ports or self._around.deaf):
+                deeds.append(Deed(asked, None, ports, over))
+        return tuple(deeds)
 
     def _deeds(self, t: Transition, now: Instant, newest: float) -> tuple[Deed, ...]:
         counts: Counter[str] = Counter()
@@ -341,12 +365,12 @@ class Decider:
         intervention = decision.intervention
         record["time"] = None if now.time != now.time else now.time
         record["counters"] = dict(now.counters)
-        record["acts"] = True
+        record["acts"] = not decision.is_all_clear
         record["text"] = decision.text
-        record["deeds"] = [
-            {"action": d.asked.name, "arguments": d.asked.arguments, "text": d.asked.text, "ports": list(d.ports)}
-            for d in deeds
-        ]
+        record["deeds"] = [_written(d) for d in deeds]
+        if decision.is_all_clear:
+            level, firing = self.shown(clock)
+            record["stands"] = [level.word, firing]
         record["requests"] = self._ledger.requests + sum(d.asked.action.effect is Effect.REQUEST for d in deeds)
         record["intervention"] = None
         if intervention is not None:
@@ -360,6 +384,17 @@ class Decider:
 def request_id(transition: str, asked: Asked) -> str:
     """The id of a request: the same whoever makes it, so that the training side does it once."""
     return str(uuid.uuid5(_REQUESTS, f"{transition} {asked.text}"))
+
+
+def _written(deed: Deed) -> Record:
+    """A deed as a record has it. What `tells` people of a rule is followed, one day, by a message that it is `over`."""
+    asked = deed.asked
+    record: Record = {"action": asked.name, "arguments": asked.arguments, "text": asked.text, "ports": list(deed.ports)}
+    if deed.over:
+        record["over"] = [one.as_dict() for one in deed.over]
+    elif asked.action.effect in _TELLS:
+        record["tells"] = True
+    return record
 
 
 def _until(step: int, left: float, extent: Extent) -> str:

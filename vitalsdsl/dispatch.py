@@ -292,9 +292,9 @@ class Dispatcher:
                         together = effect is Effect.ALERT and port.takes_together
                         act = partial(self._alerts, port) if together else partial(self._post, port, one, at)
                         job = self._job(port, [(one, at)], act, expires)
-                        jobs.append(replace(job, newest="alerts", items=(one,)) if together else job)
+                        jobs.append(replace(job, newest="alerts", items=((one, at),)) if together else job)
         for (name, channel), deeds in shared.items():
-            tell = partial(self._notify, self._ports[name], channel, [one for one, _ in deeds])
+            tell = partial(self._notify, self._ports[name], channel, deeds)
             jobs.append(self._job(self._ports[name], deeds, tell))
         return sorted(jobs, key=lambda job: job.expires)
 
@@ -310,16 +310,16 @@ class Dispatcher:
         if messages.asked_of(one.record, at).action.effect is Effect.REQUEST:
             port.request(messages.request(one.record, at, one.transition, self._lifetime))
         else:
-            port.alert(self._alert(one))
+            port.alert(self._alert(one, at))
 
-    def _alerts(self, port: Port, told: Sequence[_Told]) -> None:
-        port.alert_all([self._alert(one) for one in told])
+    def _alerts(self, port: Port, told: Sequence[tuple[_Told, int]]) -> None:
+        port.alert_all([self._alert(one, at) for one, at in told])
 
-    def _notify(self, port: Port, channel: str, told: Sequence[_Told]) -> str | None:
-        return port.notify(channel, messages.together([self._alert(one) for one in told], self._run))
+    def _notify(self, port: Port, channel: str, told: Sequence[tuple[_Told, int]]) -> str | None:
+        return port.notify(channel, messages.together([self._alert(one, at) for one, at in told], self._run))
 
-    def _alert(self, one: _Told) -> Alert:
-        return messages.alert(one.record, one.transition, self._provisions.of(one.transition.rule), self._run)
+    def _alert(self, one: _Told, at: int) -> Alert:
+        return messages.alert(one.record, at, one.transition, self._provisions.of(one.transition.rule), self._run)
 
     # ---------------------------------------------------------------- the start
 
@@ -351,9 +351,9 @@ class Dispatcher:
             try:
                 transition, left = messages.transition_of(record), under_way.get(record["id"], ())
                 transitions.append(transition)
-                deeds = [d for at, d in enumerate(record.get("deeds", ())) if (at, port.name) not in left]
-                if any(port.name in d["ports"] and _is_alert(d) for d in deeds):
-                    alerts.append(self._alert(_Told(record, transition)))
+                deeds = ((at, d) for at, d in enumerate(record.get("deeds", ())) if (at, port.name) not in left)
+                shown = [at for at, d in deeds if port.name in d["ports"] and _is_alert(d)]
+                alerts += [self._alert(_Told(record, transition), at) for at in shown[:1]]
             except (KeyError, TypeError, ValueError):  # as above; earlier versions did not write down all of it
                 continue
         if transitions:

@@ -87,6 +87,16 @@ class Intervention:
     level: Level
 
 
+@dataclass
+class Heard:
+    """What a channel, or the run's own alerts, have been told and not yet that it is over: rules with members, each with
+    the level and the step of the last message."""
+
+    action: str
+    arguments: Mapping[str, Any]
+    rules: dict[tuple[str, str | None], tuple[Level, int]] = field(default_factory=dict)
+
+
 def silence(run: str, rule: str, reason: str, until: float | None, at: float, author: str = "") -> Record:
     """The record of a silence: of a rule, or of all that a pattern matches. One that is over already ends it."""
     return {"type": "silence", "run": run, "rule": rule, "until": until, "reason": reason, "at": at, "author": author}
@@ -113,6 +123,7 @@ class Ledger:
         self.interventions: dict[tuple[int, int], Intervention] = {}
         self.silences: list[Silence] = []
         self.acknowledged: dict[tuple[str, str | None], Acknowledged] = {}
+        self.told: dict[str, Heard] = {}
         self.attempt = 0
         self.step: int | None = None
         self.lived = 0
@@ -157,7 +168,13 @@ class Ledger:
         if record["acts"]:
             self.acted[record["rule"], member] = (level, now)
         for deed in record["deeds"]:
+            if "over" in deed:
+                self.told.pop(deed["text"], None)
+                continue
             self.used.setdefault(deed["action"], []).append(now)
+            if deed.get("tells"):
+                heard = self.told.setdefault(deed["text"], Heard(deed["action"], deed["arguments"]))
+                heard.rules[record["rule"], member] = level, record["step"]
         self.requests = max(self.requests, record["requests"])
         if record["intervention"] is not None:
             request, action = record["intervention"]

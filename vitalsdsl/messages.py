@@ -15,6 +15,7 @@ from vitalsdsl.decision import request_id
 from vitalsdsl.ledger import Record
 from vitalsdsl.points import RunInfo, number
 from vitalsdsl.provisions import Provision
+from vitalsdsl.recovery import Over
 from vitalsdsl.rules import Level
 from vitalsdsl.tracker import Alert, Request
 from vitalsdsl.verdict import Transition, spoken
@@ -22,15 +23,20 @@ from vitalsdsl.verdict import Transition, spoken
 _MOST_VALUES = 8
 """Values told in one message; a condition over a family looks at hundreds."""
 
+_MOST_RULES = 10
+"""Rules named in one message that all is well again."""
+
 _TOGETHER = uuid.UUID("0b8f3c58-64d3-5a47-9d0c-0a3b3f0d8a55")
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]")
 
 
-def alert(record: Record, transition: Transition, provision: Provision, run: RunInfo) -> Alert:
-    """What people read: the rule, the level, the step and the run; the rule's message, the values it looked at and how
+def alert(record: Record, deed: int, transition: Transition, provision: Provision, run: RunInfo) -> Alert:
+    """What people read, by one deed of a record: that what they were told of is over, or else the rule, the level, the step and the run; the rule's message, the values it looked at and how
     far they were beyond the threshold; what is done about it; what its author says to try, who owns it, where to read
     on; the policy that says so."""
     t = transition
+    if "over" in record["deeds"][deed]:
+        return _all_clear(record, [Over.of(one) for one in record["deeds"][deed]["over"]], t, run)
     rule = t.rule if t.member is None else f"{t.rule} ({t.member})"
     lines = [t.message] if t.message else []
     statement = provision.statement
@@ -44,11 +50,28 @@ def alert(record: Record, transition: Transition, provision: Provision, run: Run
         lines += [f"try: {text}" for text in statement.body.try_ or ()]
         lines += [f"owner: {statement.body.owner}"] if statement.body.owner else []
         lines += [f"runbook: {statement.body.runbook}"] if statement.body.runbook else []
-    name = " ".join(["policy", t.policy]).strip()
-    lines += [f"{name}, {t.digest[: len('sha256:') + 8]}"] if t.digest else []
-    lines += [run.url] if run.url else []
+    lines += _source(t, run)
     title = " ".join(f"{t.to.word}: {rule} at step {t.step} ({run.label})".split())
     return Alert(record["id"], _harmless(title), _harmless("\n".join(lines)), t.to, t)
+
+
+def _all_clear(record: Record, over: Sequence[Over], t: Transition, run: RunInfo) -> Alert:
+    """That it is over: what had been told of each rule, why it is over, and how the run stands now."""
+    what = f"{over[0].subject} is" if len(over) == 1 else f"{len(over)} rules are"
+    lines = [f"{one.subject} was {one.level.word} at step {one.step}" for one in over[:_MOST_RULES]]
+    lines += [f"and {len(over) - _MOST_RULES} more"] if len(over) > _MOST_RULES else []
+    lines += [t.message] if t.message else []
+    level, firing = record["stands"]
+    still = ", ".join(f"{rule} {shown}" for rule, shown in list(firing.items())[:_MOST_RULES])
+    lines.append(f"the run is {level}" + (f": {still}" if still else ""))
+    title = " ".join(f"{t.to.word}: {what} over at step {t.step} ({run.label})".split())
+    return Alert(record["id"], _harmless(title), _harmless("\n".join([*lines, *_source(t, run)])), t.to, t)
+
+
+def _source(t: Transition, run: RunInfo) -> list[str]:
+    """The policy that says so, and where the run can be looked at."""
+    name = " ".join(["policy", t.policy]).strip()
+    return [f"{name}, {t.digest[: len('sha256:') + 8]}"] * bool(t.digest) + [run.url] * bool(run.url)
 
 
 def _harmless(text: str) -> str:

@@ -14,6 +14,8 @@ class Headline:
     (True, None, False)
     >>> headline.stands(Level.YELLOW), headline.takes(Level.YELLOW)
     (None, True)
+    >>> headline.takes(Level.RED), headline.takes(Level.GREEN)  # it is over, though the run's level is not told yet
+    (True, True)
     """
 
     def __init__(self) -> None:
@@ -25,8 +27,8 @@ class Headline:
         self._level = level
 
     def takes(self, level: Level) -> bool:
-        """Whether an alert of this level becomes the headline."""
-        if level < self._shown <= self._level:
+        """Whether an alert of this level becomes the headline. One that is green says that all it was told of is over."""
+        if Level.GREEN < level < self._shown <= self._level:
             return False
         self._shown = level
         return True

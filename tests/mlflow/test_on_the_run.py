@@ -100,6 +100,7 @@ def test_a_run_that_recovers_loses_its_rule_tags(client: Any) -> None:
     tags = vitals_tags(client, run)
     assert tags["vitals.level"] == "green"
     assert not any(name.startswith("vitals.rule.") for name in tags)
+    assert tags["vitals.alert"].startswith("green: loss_high is over at step 9: loss_high was red at step 6\n")
 
 
 def test_calls_of_ours_are_no_points_of_the_run(client: Any) -> None:

@@ -137,8 +137,10 @@ class Round:
             level, worst = tags.get("vitals.level"), max(levels(wanted).values(), default=0)
             words = ["green", "yellow", "orange", "red"]
             reckoning.expect(level == words[worst], f"run {run}: its tag says {level}, and it is {words[worst]}")
-            has_alert = any(key == "vitals.alert" for key in tags) or not alerts
-            reckoning.expect(has_alert, f"run {run}: no tag tells of its alert")
+            headline = tags.get("vitals.alert", "")
+            reckoning.expect(bool(headline) or not alerts, f"run {run}: no tag tells of its alert")
+            is_over = level != "green" or not alerts or headline.startswith("green: ")
+            reckoning.expect(is_over, f"run {run}: it is green, and its headline says `{headline[:60]}`")
 
     def _wait_for_a_moment(self, watcher: Watcher, dice: random.Random) -> None:
         """Any moment: in the first seconds of the process, or just as something has been decided."""
