@@ -10,7 +10,9 @@ import pytest
 from cases import feed, policy_of
 from reference.generator import random_case
 
+from vitalsdsl import consequences
 from vitalsdsl.explain import in_english
+from vitalsdsl.provisions import Provisions
 from vitalsdsl.rules import Rule
 from vitalsdsl.scope import Scope
 from vitalsdsl.stream import Stream
@@ -184,3 +186,43 @@ def test_what_it_says_of_warm_up_and_latency(name: str) -> None:
     policy = policy_of(text)
     [rule] = policy.of(Rule)
     assert [x for x in in_english(rule, Scope.of(policy)) if x.startswith(("Needs", "Earliest"))] == said
+
+
+ACTS = """
+level yellow do tag
+level orange do alert, notify("team")
+limit rollback 2 per 1000 steps
+nonfinite -> red do pause
+rule hot {
+  when loss > 3 -> yellow -> orange after 5 steps -> red after 9 steps
+  when loss > 9 -> red do notify("ops")
+  cooldown 500 steps
+  inhibits slow, quiet
+}
+rule slow { when speed < 1 -> orange do checkpoint, stop }
+rule quiet { when loss > 4 -> red shadow }
+rule off { when loss > 5 -> red disabled }
+"""
+
+
+def test_it_says_what_each_level_does_whom_it_tells_and_what_holds_it_back() -> None:
+    policy = policy_of(ACTS)
+    provisions = Provisions(policy)
+    said = {rule.name: consequences.of_rule(rule, provisions) for rule in policy.of(Rule)}
+    assert said == {
+        "hot": [
+            "On yellow: tag.", 'On orange: alert, notify("team").',
+            'On red: alert, tag, ask for rollback(lr: 90%) or, by another clause, notify("ops").',
+            "Then it is told no more for 500 steps, unless it gets worse.",
+            "While it is not green, nobody is told of slow, quiet.",
+        ],
+        "slow": ["On orange: alert, tag, ask for checkpoint, ask for stop."],
+        "quiet": [],
+        "off": [],
+    }  # fmt: skip
+    assert consequences.of_policy(policy, provisions) == [
+        "On NaN or infinity in any metric that is read: red: alert, tag, ask for pause.",
+        "At most 2 rollback per 1000 steps.", "Messages go to ops, team, by the addresses in vitals.toml.",
+    ]  # fmt: skip
+    plain = policy_of("nonfinite off when loss > 3 -> yellow")
+    assert consequences.of_policy(plain, Provisions(plain)) == []

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from vitalsdsl import consequences
 from vitalsdsl.cli.app import fail
 from vitalsdsl.cli.options import form_option
 from vitalsdsl.cli.output import coloured, progress
@@ -12,6 +13,7 @@ from vitalsdsl.explain import at_step, in_english
 from vitalsdsl.json_line import json_line
 from vitalsdsl.points import Rewind
 from vitalsdsl.policy import LoadedPolicy, load
+from vitalsdsl.provisions import Provisions
 from vitalsdsl.rules import Rule
 from vitalsdsl.scope import Scope
 from vitalsdsl.sources import Recording, read
@@ -26,7 +28,7 @@ from vitalsdsl.verdict import RuleState
 @click.option("--step", "step", type=int, metavar="N", help="At this step; without it at the end of the run.")
 @form_option
 def command(policy: str, source: str | None, rule: str | None, step: int | None, form: str) -> None:
-    """Read a policy out in plain English.
+    """Read a policy out in plain English: when each rule fires, what is done then, and who is told.
 
     With a SOURCE: the value of every sub-expression at a step of that run, the reason of each unknown, and the margin:
     how far the condition is beyond its threshold, relative to it. +0.5 is half as much again, -0.1 a tenth short of it.
@@ -45,19 +47,33 @@ def command(policy: str, source: str | None, rule: str | None, step: int | None,
 
 
 def _english(loaded: LoadedPolicy, only: str | None, form: str) -> None:
-    scope = Scope.of(loaded.policy)
+    scope, provisions = Scope.of(loaded.policy), Provisions(loaded.policy)
     for rule in loaded.policy.of(Rule):
         if only is not None and rule.name != only:
             continue
-        lines = ["Disabled."] if rule.body.disabled else in_english(rule, scope)
+        says = in_english(rule, scope) + consequences.of_rule(rule, provisions)
+        lines = ["Disabled."] if rule.body.disabled else says
         if form == "jsonl":
-            click.echo(json_line({"type": "rule", "rule": rule.name, "title": rule.title, "says": lines}))
+            does = consequences.as_data(rule, provisions)
+            told = {"type": "rule", "rule": rule.name, "title": rule.title, "says": lines, "does": does}
+            click.echo(json_line(told))
             continue
         title = f"  {rule.title}" if rule.title else ""
         click.echo(click.style(rule.name, bold=True) + title)
         for line in lines:
             click.echo(f"  {line}")
         click.echo()
+    if only is None:
+        _of_all(loaded, consequences.of_policy(loaded.policy, provisions), form)
+
+
+def _of_all(loaded: LoadedPolicy, lines: list[str], form: str) -> None:
+    if form == "jsonl":
+        click.echo(json_line({"type": "policy", "policy": loaded.name, "says": lines}))
+        return
+    click.echo(click.style("All rules", bold=True))
+    for line in lines:
+        click.echo(f"  {line}")
 
 
 def _run(loaded: LoadedPolicy, recording: Recording, only: str | None, step: int | None, form: str) -> None:
