@@ -25,18 +25,23 @@ MAX_TAG = 8000
 
 _LONGEST_NAME = 200
 
+_GUARD = re.compile(r"nonfinite\((.*)\)", re.DOTALL)
+
 
 def tag_name(rule: str) -> str:
     """A tag's name for a rule's: MLflow allows letters, digits and a few signs, at most 250 of them, and no path that
     could be written shorter. What has to be changed ends in a sum of the whole, so that no two rules share a tag.
 
-    >>> tag_name("loss_high"), tag_name("nonfinite(loss)")
-    ('vitals.rule.loss_high', 'vitals.rule.nonfinite_loss_-44ccab3b')
+    >>> tag_name("loss_high"), tag_name("nonfinite(train/loss)"), tag_name("nonfinite(mem (GB))")
+    ('vitals.rule.loss_high', 'vitals.rule.nonfinite train/loss', 'vitals.rule.nonfinite mem _GB_-6639f381')
     """
-    name = re.sub(r"[^\w\-. /]", "_", rule)
+    # MLflow takes no parentheses. A space in their place is free: no rule that somebody wrote has one in its name.
+    guarded = _GUARD.fullmatch(rule)
+    plain = f"nonfinite {guarded[1]}" if guarded is not None else rule
+    name = re.sub(r"[^\w\-. /]", "_", plain)
     if posixpath.normpath(name) != name or name.startswith(("/", "..")) or name != name.strip():
         name = name.strip().replace("/", "_").replace("..", "_")
-    if name == rule and len(name) <= _LONGEST_NAME:
+    if name == plain and len(name) <= _LONGEST_NAME and (guarded is not None or not rule.startswith("nonfinite ")):
         return RULE + name
     return f"{RULE}{name[:_LONGEST_NAME].rstrip()}-{hashlib.sha256(rule.encode('utf-8', 'replace')).hexdigest()[:8]}"
 

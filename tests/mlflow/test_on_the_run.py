@@ -160,6 +160,8 @@ def test_a_long_message_is_cut_in_the_tag_and_whole_in_the_artifact(client: Any)
 HOSTILE = [
     "grad[layer/0]", "a//b", "/a", "a/", "..", "../../etc/passwd", "a/./b", "a@b", "a%b", "a b", " a", "a ", "", ".",
     "a\nb", "a\u2028b", "ünïcödé/名前", "😀", "x" * 300, "x" * 299 + "y", "a" * 200, "a:b", "'; DROP TABLE tags; --", "a_b",
+    "nonfinite(loss)", "nonfinite loss", "nonfinite(a b)", "nonfinite( a)", "nonfinite()", "nonfinite(mem (GB))",
+    "nonfinite(/a)", "nonfinite(../a)", "nonfinite_loss",
 ]  # fmt: skip
 
 
@@ -172,6 +174,16 @@ def test_every_rule_has_a_tag_of_its_own_that_mlflow_takes(client: Any) -> None:
     port(client, run).tag_rules(dict.fromkeys(HOSTILE, "red@1"))
     assert set(vitals_tags(client, run)) == set(names)
     port(client, run).tag_rules({})
+    assert vitals_tags(client, run) == {}
+
+
+def test_the_tag_of_a_guard_can_be_read_and_that_of_an_earlier_release_goes(client: Any) -> None:
+    run = client.create_run("0").info.run_id
+    client.set_tag(run, "vitals.rule.nonfinite_loss_-44ccab3b", "orange@1")
+    ours = port(client, run)
+    ours.tag_rules({"nonfinite(loss)": "orange@1"})
+    assert vitals_tags(client, run) == {"vitals.rule.nonfinite loss": "orange@1"}
+    ours.tag_rules({})
     assert vitals_tags(client, run) == {}
 
 
