@@ -373,6 +373,32 @@ def test_requests_are_listed_the_oldest_first_with_their_answers() -> None:
     assert (second["state"], second["answer"], second["level"]) == ("open", None, "orange")
 
 
+def test_what_a_training_asked_of_itself_is_listed_from_its_journal_without_a_channel(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.delenv("VITALS_CONTROL", raising=False)
+    run = ScriptedRun("a", rows([1.0, 4.0, 1.0, 4.0]))
+    run.go_on(over=True)
+    watch(run, policy("policy p\nrule hot { when loss > 3 -> orange do checkpoint, pause }"))
+    found = said("requests", "a").splitlines()
+    assert [line.split("  ")[1:] for line in found] == [
+        ["delivered", f"{action} by hot at step {step}: loss > 3 (loss = 4)"]
+        for step in (1, 3) for action in ("save", "pause")
+    ]  # fmt: skip
+    ids = {request.id for request in run.port.requests}
+    assert {json.loads(line)["id"] for line in said("requests", "a", "--format", "jsonl").splitlines()} == ids
+    assert "--control DIR, or VITALS_CONTROL" in said("requests", "b", code=2)
+    # What is on a channel too is listed once, as the channel has it.
+    folder = ControlFolder("c/a")
+    folder.request(run.port.requests[1])
+    folder.request(request(1))
+    listed = said("requests", "a", "--control", "c")
+    assert len(listed.splitlines()) == 5 and listed.count("  open  ") == 2
+    path = journal_of(Path(".vitals"), "a", "p")
+    path.write_text("".join(line for line in path.read_text().splitlines(True) if '"done"' not in line) + "{}\n[")
+    assert said("requests", "a").count("  open  ") == 4
+
+
 def test_a_person_lets_a_training_go_on(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("VITALS_CONTROL", "c")
     folder = ControlFolder("c/team_run")

@@ -96,6 +96,12 @@ class Journal:
                 seen.add(known)
                 yield record
 
+    def outcomes(self, run: str) -> dict[tuple[str, int], Record]:
+        """What has become of each deed, by the id of its intent and its number, as the file tells it: the last word."""
+        records = self._parsed(_readable(self.path)) if self.path is not None else ()
+        ended = (r for r in records if r.get("type") in ("done", "failed") and r.get("run") == run)
+        return {(str(r.get("id")), r.get("deed", -1)): r for r in ended}
+
     @property
     def rules(self) -> set[str]:
         """The rules that the file tells of: those that changed their level. Others of the policy are not known here."""
