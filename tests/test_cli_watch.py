@@ -66,7 +66,13 @@ def test_once_reads_acts_and_ends(project: Path, run: ScriptedRun) -> None:
     assert re.match(r"20\d\d-\d\d-\d\d \d\d:\d\d:\d\d  a", result.stdout)
     assert run.port.level.word == "orange" and len(run.port.alerts) == 1
     again = call("--once", "p.vitals", "mlflow:abc")
-    assert "hot" not in again.stdout and len(run.port.alerts) == 1
+    assert again.stdout == "" and len(run.port.alerts) == 1  # nor that it has ended: once for each store
+    run.events += rows([4.0, 4.0], first=15)
+    run.go_on()
+    assert "ended" not in call("--once", "p.vitals", "mlflow:abc").stdout
+    run.go_on(over=True)
+    assert "a  has ended, orange, at step 16" in call("--once", "p.vitals", "mlflow:abc").stdout
+    assert "a  has ended" in call("--once", "p.vitals", "mlflow:abc", "--home", "another").stdout
 
 
 def test_once_ends_though_the_run_goes_on_and_on(

@@ -42,13 +42,15 @@ _STEADY = 60.0
 
 @dataclass
 class Reading:
-    """What one look at a run gave: what changed, and whether there is more to be had at once."""
+    """What one look at a run gave: what changed, and whether there is more to be had at once. `ends` where the run is over
+    and was not when it was last seen, by whoever watched it from this store."""
 
     transitions: list[Transition] = field(default_factory=list)
     decisions: list[Decision] = field(default_factory=list)
     rows: int = 0
     more: bool = False
     is_over: bool = False
+    ends: bool = False
     notes: list[str] = field(default_factory=list)
     unsaved: StateError | None = None
     """Why the bookmark could not be written, where it could not: it is tried again, and the run is read on meanwhile."""
@@ -174,6 +176,7 @@ class Watched:
         steps = self._steps
         reading.transitions = self._judge(batch, reading)
         reading.notes += self._lacking(steps < EARLY <= self._steps, reading.is_over and not self.is_over)
+        reading.ends = reading.is_over and not self.is_over
         self.is_over = reading.is_over
         is_history, self._is_history = self._is_history, self._is_history and reading.more
         if reading.transitions:

@@ -211,7 +211,6 @@ class _Lines(_Shown):
     def __init__(self, dry_run: bool) -> None:
         super().__init__()
         self._does = "would do" if dry_run else "does"
-        self._ended: set[str] = set()
 
     def saw(self, run: Watched, reading: Reading) -> None:
         super().saw(run, reading)
@@ -220,11 +219,10 @@ class _Lines(_Shown):
             if decision.is_repeat:
                 continue
             click.echo(f"{name}  {transition_line(decision.transition)}")
-            if decision.transition.to > decision.transition.from_:
+            if decision.acts or decision.transition.to > decision.transition.from_:
                 click.echo(f"{'':{len(name)}}  {self._does}: {printable(decision.text)}")
-        if reading.is_over and run.feed.uri not in self._ended:
+        if reading.ends:
             click.echo(f"{name}  has ended, {run.level.word}, at step {run.step}")
-        (self._ended.add if reading.is_over else self._ended.discard)(run.feed.uri)
 
 
 class _Table(_Shown):
