@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import io
 import os
 import re
 import subprocess
@@ -11,6 +12,7 @@ from pathlib import Path
 
 import pytest
 from vitalsdsl_demo import show
+from vitalsdsl_demo.progress import Progress
 
 MISSING = [name for name in ("torch", "mlflow") if importlib.util.find_spec(name) is None]
 
@@ -53,6 +55,27 @@ def test_the_paused_run_goes_on_at_a_persons_word(tmp_path: Path) -> None:
     check_what_is_left(tmp_path, said, 4)
 
 
+class _Screen(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def test_on_a_terminal_progress_is_one_line_that_is_rewritten_and_goes() -> None:
+    screen = _Screen()
+    progress = Progress(340, screen)
+    progress.begins("clean")
+    progress.begins("poisoned")
+    progress.follow("clean", ["step 10  loss 3.1\n", "\x1b[2J a word of another's\n", "step 20  loss 3.0\n"])
+    lines = [line.strip() for line in screen.getvalue().split("\r") if line.strip()]
+    assert lines == [
+        "… clean: starting", "… clean: starting, poisoned: starting",
+        "… clean: step 10 of 340, poisoned: starting", "… clean: step 20 of 340, poisoned: starting",
+    ]  # fmt: skip
+    widest = max(map(len, lines)) + 2
+    progress.clear()
+    assert screen.getvalue().endswith("\r" + " " * widest + "\r") and "\n" not in screen.getvalue()
+
+
 def demo(folder: Path, scenario: str) -> str:
     """What it says, where it comes out right."""
     if MISSING:
@@ -66,6 +89,8 @@ def demo(folder: Path, scenario: str) -> str:
         cwd=folder, env=environment, capture_output=True, text=True, timeout=600, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr
+    told = re.findall(r"^  … \w+: step (\d+) of 340$", done.stderr, re.MULTILINE)
+    assert len(told) >= 2 and len(told) == len(done.stderr.splitlines()), done.stderr
     return done.stdout
 
 

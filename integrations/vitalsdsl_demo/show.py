@@ -9,6 +9,7 @@ import os
 import shutil
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -18,6 +19,7 @@ from vitalsdsl import replay
 from vitalsdsl.errors import MissingExtraError, VitalsError
 from vitalsdsl.policy import load
 from vitalsdsl.sources import read
+from vitalsdsl_demo.progress import Progress
 from vitalsdsl_demo.story import event, told
 
 HERE = Path(__file__).parent
@@ -58,16 +60,18 @@ def run(folder: Path, say: Say, scenario: str = "rollback") -> None:
 def _rollback(folder: Path, say: Say) -> tuple[str, Path]:
     say("A small language model in torch is trained twice at once, on clean data and on data in which batches")
     say(f"{POISONED.start} to {POISONED.stop - 1} are poisoned: noise where language should be. Both have a guard.\n")
-    clean, poisoned = _Training(folder, "clean"), _Training(folder, "poisoned")
+    progress = Progress(STEPS)
+    clean, poisoned = _Training(folder, "clean", progress), _Training(folder, "poisoned", progress)
+    say(f"  $ {poisoned.typed('demo.vitals', POISONED)}")
     clean.start("demo.vitals")
     poisoned.start("demo.vitals", POISONED)
-    say(f"  $ {poisoned.typed}")
     try:
         for training in (clean, poisoned):
             training.end(0)
     finally:
         for training in (clean, poisoned):
             training.kill()
+        progress.clear()
     say("")
     for line in told(poisoned.transitions, poisoned.history, [_POISON]):
         say(line)
@@ -85,10 +89,12 @@ def _rollback(folder: Path, say: Say) -> tuple[str, Path]:
 def _pause(folder: Path, say: Say) -> tuple[str, Path]:
     say(f"A small language model in torch is trained; its batches from {POISONED.start} on are poisoned: noise where")
     say("language should be. With pause.vitals orange pauses the run, until a person has had a look.\n")
-    training = _Training(folder, "paused", VITALS_CONTROL=str((folder / "control").resolve()))
+    progress = Progress(STEPS)
+    training = _Training(folder, "paused", progress, VITALS_CONTROL=str((folder / "control").resolve()))
+    say(f"  $ {training.typed('pause.vitals', POISONED)}")
     training.start("pause.vitals", POISONED)
-    say(f"  $ {training.typed}")
     training.end(PAUSED)
+    progress.clear()
     first = told(training.transitions, training.history, [_POISON])
     for line in first:
         say(line)
@@ -96,9 +102,10 @@ def _pause(folder: Path, say: Say) -> tuple[str, Path]:
     control = ["--control", str(folder / "control")]
     _vitals(["resume", training.id, "--because", "the broken batches are taken out", *control], say)
     say("\nThe same script, started again, goes on from where it was:")
+    say(f"  $ {training.typed('pause.vitals')}")
     training.start("pause.vitals")
-    say(f"  $ {training.typed}")
     training.end(0)
+    progress.clear()
     for line in told(training.transitions, training.history, [_POISON])[len(first) :]:
         say(line)
     say(f"  step {STEPS:>4}  the end; the loss on held-out text is {training.loss:.4f}\n")
@@ -114,14 +121,15 @@ SCENARIOS: dict[str, Callable[[Path, Say], tuple[str, Path]]] = {"rollback": _ro
 class _Training:
     """A run of train.py in a process of its own, with a run in MLflow and a folder for its guard."""
 
-    def __init__(self, folder: Path, name: str, **environment: str) -> None:
-        self._folder = folder
+    def __init__(self, folder: Path, name: str, progress: Progress, **environment: str) -> None:
+        self._folder, self._name, self._progress = folder, name, progress
         self._client = importlib.import_module("mlflow").MlflowClient()
         self.id = str(self._client.create_run(_experiment(self._client, folder), run_name=name).info.run_id)
         self._home = f"{name}-{self.id[:8]}"  # a demo may be run twice in one folder
         self._environment = {**os.environ, **environment, "MLFLOW_RUN_ID": self.id}
         self._process: subprocess.Popen[str] | None = None
-        self.typed = ""
+        self._threads: list[threading.Thread] = []
+        self._complaints: list[str] = []
 
     @property
     def history(self) -> Path:
@@ -140,22 +148,37 @@ class _Training:
         """The newest on held-out text."""
         return float(self._client.get_run(self.id).data.metrics["eval/loss"])
 
+    def typed(self, policy: str, poisoned: range = range(0)) -> str:
+        """The command as a person would type it."""
+        return " ".join(["python", f"{HERE.name}/train.py", *self._words(policy, poisoned)])
+
     def start(self, policy: str, poisoned: range = range(0)) -> None:
-        words = [policy, self._home, "--steps", str(STEPS)]
-        if poisoned:
-            words += ["--poisoned", str(poisoned.start), str(poisoned.stop)]
-        self.typed = " ".join(["python", f"{HERE.name}/train.py", *words])
         self._process = subprocess.Popen(
-            [sys.executable, str(HERE / "train.py"), *words], cwd=self._folder, env=self._environment,
-            stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
+            [sys.executable, str(HERE / "train.py"), *self._words(policy, poisoned)], cwd=self._folder,
+            env=self._environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
         )  # fmt: skip
+        self._progress.begins(self._name)
+        out, complaints = self._process.stdout, self._process.stderr
+        self._complaints.clear()
+        self._threads = [
+            threading.Thread(target=self._progress.follow, args=(self._name, out), daemon=True),
+            threading.Thread(target=self._complaints.extend, args=(complaints,), daemon=True),
+        ]
+        for thread in self._threads:
+            thread.start()
+
+    def _words(self, policy: str, poisoned: range) -> list[str]:
+        words = [policy, self._home, "--steps", str(STEPS)]
+        return [*words, "--poisoned", str(poisoned.start), str(poisoned.stop)] if poisoned else words
 
     def end(self, expected: int) -> None:
         """Wait for the process. Raises VitalsError where it ends otherwise than expected."""
         assert self._process is not None
-        _, said = self._process.communicate()
+        for thread in self._threads:
+            thread.join()
+        self._process.wait()
         if self._process.returncode != expected:
-            raise VitalsError("the training script failed:\n" + "\n".join(said.strip().splitlines()[-8:]))
+            raise VitalsError("the training script failed:\n" + "".join(self._complaints[-8:]).rstrip())
 
     def kill(self) -> None:
         """End the process, should it still be there."""

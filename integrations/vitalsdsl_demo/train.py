@@ -97,6 +97,8 @@ def train(policy: str, folder: str, steps: int, poisoned: range, seed: int) -> N
                 {**metrics, **guard.metrics, "data/batch": data.position - 1}, step=step, synchronous=False
             )
             guard.step(metrics)
+            if step % 10 == 0:
+                print(f"step {step}  loss {loss.item():.3f}", flush=True)
 
 
 if __name__ == "__main__":
