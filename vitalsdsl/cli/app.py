@@ -26,6 +26,13 @@ EXIT_USAGE = 2
 EXIT_LEVEL = 3
 
 
+class HarmlessLines(logging.Formatter):
+    """Log lines whose names cannot move the cursor or colour the terminal; the lines of a traceback stay lines."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        return "\n".join(map(printable, super().format(record).split("\n")))
+
+
 class Commands(click.Group):
     """Loads a command's file only when it is called, so that each starts as fast as it can."""
 
@@ -88,4 +95,6 @@ def vitals(ctx: click.Context) -> None:
     """Health rules for model training, as config."""
     if os.environ.get("NO_COLOR"):
         ctx.color = False
-    logging.basicConfig(format="%(message)s", level=logging.WARNING, stream=sys.stderr)
+    shown = logging.StreamHandler(sys.stderr)
+    shown.setFormatter(HarmlessLines("%(message)s"))
+    logging.basicConfig(level=logging.WARNING, handlers=[shown])

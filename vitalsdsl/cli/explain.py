@@ -58,10 +58,10 @@ def _english(loaded: LoadedPolicy, only: str | None, form: str) -> None:
             told = {"type": "rule", "rule": rule.name, "title": rule.title, "says": lines, "does": does}
             click.echo(json_line(told))
             continue
-        title = f"  {rule.title}" if rule.title else ""
-        click.echo(click.style(rule.name, bold=True) + title)
+        title = f"  {printable(rule.title)}" if rule.title else ""
+        click.echo(click.style(printable(rule.name), bold=True) + title)
         for line in lines:
-            click.echo(f"  {line}")
+            click.echo(f"  {printable(line)}")
         click.echo()
     if only is None:
         _of_all(loaded, consequences.of_policy(loaded.policy, provisions), form)
@@ -73,7 +73,7 @@ def _of_all(loaded: LoadedPolicy, lines: list[str], form: str) -> None:
         return
     click.echo(click.style("All rules", bold=True))
     for line in lines:
-        click.echo(f"  {line}")
+        click.echo(f"  {printable(line)}")
 
 
 def _run(loaded: LoadedPolicy, recording: Recording, only: str | None, step: int | None, form: str) -> None:
@@ -113,7 +113,7 @@ def _rule(stream: Stream, state: RuleState, form: str) -> None:
             line = {"type": "explanation", "rule": name, "step": stream.closed, "state": said, "values": values}
             click.echo(json_line(line))
             continue
-        click.echo(f"{coloured(state.level.word)}  {click.style(printable(name), bold=True)}: {said}")
+        click.echo(f"{coloured(state.level.word)}  {click.style(printable(name), bold=True)}: {printable(said)}")
         for each in seen:
             why = f"  ({each.reason})" if each.reason else ""
             click.echo(f"  {'  ' * each.depth}{printable(each.text)} = {each.value}{why}")

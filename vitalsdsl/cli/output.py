@@ -8,6 +8,7 @@ from typing import TypeVar
 
 import click
 from rich.console import Console
+from rich.markup import escape
 from rich.progress import Progress
 
 from vitalsdsl.diagnostic import printable
@@ -42,7 +43,7 @@ def progress(items: Iterable[Item], what: str, total: int | None = None, after: 
         task = None
         for count, item in enumerate(items):
             if count == after:
-                task = bar.add_task(what, total=total, completed=count)
+                task = bar.add_task(escape(printable(what)), total=total, completed=count)
             if task is not None and count % 1000 == 0:
                 bar.update(task, completed=count)
             yield item

@@ -8,6 +8,7 @@ import click
 
 from vitalsdsl.cli.app import fail
 from vitalsdsl.cli.options import form_option
+from vitalsdsl.diagnostic import printable
 from vitalsdsl.errors import VitalsError
 from vitalsdsl.json_line import json_line
 from vitalsdsl.logged import Reads
@@ -31,17 +32,17 @@ def command(name: str | None, form: str) -> None:
             listed = [{"rule": rule.name, "title": rule.title} for rule in rules]
             click.echo(json_line({"type": "pack", "name": pack, "digest": loaded.digest, "rules": listed}))
             continue
-        title = loaded.policy.title or ""
+        title = printable(loaded.policy.title or "")
         click.echo(click.style(pack, bold=True) + f"  {title}  ({len(rules)} rules)")
         if name is not None:
             for rule in rules:
-                click.echo(f"  {rule.name:24} {rule.title or ''}")
+                click.echo(f"  {rule.name:24} {printable(rule.title or '')}")
             for read in Reads(loaded.policy).metrics:
-                names = ", ".join(f'"{logged}"' for logged in read.names)
-                click.echo(f"  reads {read.path} from {names}{' (optional)' if read.optional else ''}")
+                names = ", ".join(f'"{printable(logged)}"' for logged in read.names)
+                click.echo(f"  reads {printable(read.path)} from {names}{' (optional)' if read.optional else ''}")
             params = loaded.policy.of(Param)
             for param in params:
-                click.echo(f"  param {param.span.text.removeprefix('param').strip()}")
+                click.echo(f"  param {printable(param.span.text.removeprefix('param').strip())}")
 
 
 def installed() -> Iterator[LoadedPolicy]:

@@ -230,7 +230,7 @@ class _Table(_Shown):
 
     def __init__(self) -> None:
         super().__init__()
-        self._rows: dict[str, tuple[Level, tuple[Text | str, ...]]] = {}
+        self._rows: dict[str, tuple[Level, tuple[Text, ...]]] = {}
         self._lines: list[Text] = []
         self._live = Live(get_renderable=self._drawn, console=Console(), refresh_per_second=4)
 
@@ -249,12 +249,14 @@ class _Table(_Shown):
         )
         state = "ended" if reading.is_over else "catching up" if reading.more else "watched"
         step = "-" if run.step is None else f"{run.step:,}"
-        self._rows[run.feed.uri] = level, (name, Text(level.word, COLOURS[level.word]), step, firing, state)
+        # Never as a bare str: rich would read names as its markup.
+        shown = (Text(name), Text(level.word, COLOURS[level.word]), Text(step), Text(firing), Text(state))
+        self._rows[run.feed.uri] = level, shown
         for decision in reading.decisions:
             if decision.is_repeat:
                 continue
             line = f"{name}  {transition_line(decision.transition)}"
-            self._add(line + (f"  [{decision.text}]" if decision.acts else ""))
+            self._add(line + (f"  [{printable(decision.text)}]" if decision.acts else ""))
 
     def said(self, text: str) -> None:
         self._add(printable(text))
@@ -264,6 +266,7 @@ class _Table(_Shown):
 
     def _drawn(self) -> Table:
         table = Table("run", "level", "step", "firing", "", box=None, expand=True)
+        table.columns[0].overflow = table.columns[3].overflow = "fold"
         rows = sorted(list(self._rows.values()), key=lambda row: -row[0])  # noqa: C414 - copied at once: another thread adds
         for _, cells in rows[:_MOST_LINES]:
             table.add_row(*cells)
