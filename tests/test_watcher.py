@@ -349,6 +349,58 @@ def test_a_run_that_is_over_is_left_only_when_its_lists_were_looked_at_once_more
     assert [t.id for t in run.port.transitions] == [t.id for t in _replayed(events, p)] != []
 
 
+@pytest.mark.parametrize("once", [False, True])
+def test_what_another_home_took_away_long_after_is_added_when_the_run_ends(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, once: bool
+) -> None:
+    monkeypatch.setattr(dispatch, "CHECK_AFTER", 0.05)
+    events, port = rows([1.0] * 10 + [4.0] * 5 + [1.0] * 30), Memory()
+    port.is_contested = True
+    run = ScriptedRun("a", events, port=port)
+    run.go_on(40)
+    watch(tmp_path, run)
+    assert len(port.transitions) == 2
+    port.transitions.clear()  # the other had read the list before these, and wrote it after our last look
+    port.alerts.clear()
+    run.go_on(over=True)
+    watch(tmp_path, run, once=once)
+    assert [t.step for t in port.transitions] == [12, 17]
+    assert [(alert.level.word, alert.transition.step) for alert in port.alerts] == [("orange", 12), ("green", 17)]
+
+
+@pytest.mark.parametrize("once", [False, True])
+def test_a_watch_over_a_run_that_ended_ends_when_all_is_delivered(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, once: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    """With `once` what is not delivered in time is left to the next call."""
+    monkeypatch.setattr(watcher, "_AT_THE_END", 0.05)
+    run = ScriptedRun("a", rows(([1.0] * 5 + [4.0] * 5) * 8), port=Memory(delay=0.01), at_a_time=100)
+    run.port.can -= {Ability.REQUEST}
+    run.go_on(over=True)
+    due = {t.id for t in _replayed(run.events, policy()) if t.to > t.from_} | all_clears(
+        _replayed(run.events, policy())
+    )
+    assert len(due) > 8
+    watch(tmp_path, run, once=once)
+    assert ({alert.id for alert in run.port.alerts} == due) is not once
+    assert ("things are not done" in caplog.text) is once
+    for _ in range(15 * once):
+        watch(tmp_path, run)
+    assert {alert.id for alert in run.port.alerts} == due
+
+
+def test_a_port_that_never_answers_holds_up_the_end_for_no_longer_than_a_while(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(watcher, "LOOK_AGAIN", 0.2)
+    monkeypatch.setattr(watcher, "_AT_THE_END", 0.05)
+    run = ScriptedRun("a", rows([4.0] * 9), port=Memory(delay=3600.0))
+    run.go_on(over=True)
+    watch(tmp_path, run, once=False)
+    assert run.port.alerts == [] and run.reads > 2
+    run.port.release()
+
+
 class _Papers(Port):
     """Alerts as lines of a file, on disk before it returns: what the world has seen."""
 

@@ -185,6 +185,17 @@ class Dispatcher:
                 self._recorded = None
                 self._submit([], self._completing([port for port in self._able(Ability.RECORD) if port.is_contested]))
 
+    def check_again(self) -> None:
+        """The run is over: what stands in its lists is looked at once more, by `heed`, also where nothing new has been
+        recorded. Another writer may have taken lines away since the last look."""
+        if self._journal.ledger(self._run.name).seen and any(p.is_contested for p in self._able(Ability.RECORD)):
+            self._recorded = time.monotonic()
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether all that was decided is done, or given up."""
+        return os.getpid() != self._pid or self._delivery.is_idle
+
     @property
     def is_unchecked(self) -> bool:
         """Whether something was recorded that is to be looked at once more, by `heed`."""

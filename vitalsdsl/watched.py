@@ -161,6 +161,11 @@ class Watched:
         return self._dispatcher.is_unchecked
 
     @property
+    def is_delivered(self) -> bool:
+        """Whether all that was decided so far has been done, or given up."""
+        return self._dispatcher.is_idle
+
+    @property
     def is_unsaved(self) -> bool:
         """Whether something has been read that no bookmark tells of yet."""
         return self._is_unsaved
@@ -178,6 +183,8 @@ class Watched:
         reading.notes += self._lacking(steps < EARLY <= self._steps, reading.is_over and not self.is_over)
         reading.ends = reading.is_over and not self.is_over
         self.is_over = reading.is_over
+        if reading.ends:
+            self._dispatcher.check_again()
         is_history, self._is_history = self._is_history, self._is_history and reading.more
         if reading.transitions:
             taken = self._dispatcher.take(

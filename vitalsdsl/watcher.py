@@ -71,7 +71,8 @@ class _Run:
     """A run that is known, and how it goes with it. `watched` is there while it is read, and given up when it ends.
 
     `due` is when it is read next, by the monotonic clock; infinity while it is being read, or is not to be. It `is_behind`
-    until it has been read up to now. One that is over `waits` once, for a last look at what was put on it.
+    until it has been read up to now. One that is over `waits` until what was decided about it has been delivered, and for a
+    last look at what was put on it; `since` when.
     """
 
     search: Search
@@ -86,6 +87,7 @@ class _Run:
     has_answered: bool = False
     is_elsewhere: bool = False
     waits: bool = False
+    since: float = math.inf
     quiet: int = 0
     looks: int = 0
     leased: float = -LEASE
@@ -388,11 +390,11 @@ class Watcher:
         run.is_over, run.is_behind = reading.is_over, reading.more
         if reading.more:
             self._turns.go_on(run)
-        elif reading.is_over and run.watched.is_unchecked and not run.waits:
+        elif reading.is_over and (pause := self._left(run, run.watched, once)):
             run.waits = True
-            self._turns.schedule(run, dispatch.CHECK_AFTER)
+            self._turns.schedule(run, pause)
         elif reading.is_over:
-            run.waits = False
+            run.waits, run.since = False, math.inf
             self._end(run)
         elif not once:
             between = run.feed.interval
@@ -404,6 +406,19 @@ class Watcher:
             run.looks += 1
             if run.quiet < 2 and run.looks < MOST_LOOKS:
                 self._turns.schedule(run, SETTLE)
+
+    def _left(self, run: _Run, watched: Watched, once: bool) -> float:
+        """In how many seconds to look once more at a run that is over; 0 where nothing is left to do about it. Where its
+        last alerts cannot be delivered that is left, in the end, to a later look, or the next watcher."""
+        now = time.monotonic()
+        run.since = min(run.since, now)
+        if once:
+            return 0.0 if run.waits or not watched.is_unchecked else dispatch.CHECK_AFTER
+        if now - run.since >= LOOK_AGAIN:
+            return 0.0
+        if not watched.is_delivered:
+            return run.feed.interval
+        return dispatch.CHECK_AFTER if watched.is_unchecked else 0.0
 
     def _end(self, run: _Run) -> None:
         """A run is over: what is still to be done about it is finished, as far as that can be in time."""
