@@ -74,9 +74,9 @@ class Scene:
         self.post("runs/update", run_id=run, status="FINISHED", end_time=BEGAN + 1000 * steps)
         return run
 
-    def watch_once(self, target: str, home: str) -> Watcher:
-        """Read all up to now, and end."""
-        watcher = Watcher(self.folder, target, self.environment, home, factor=10.0, more=("--once", "--finished"))
+    def watch(self, run: str, home: str) -> Watcher:
+        """Read a run that is over, have all delivered that is to be said about it, and end."""
+        watcher = Watcher(self.folder, f"mlflow:{run}", self.environment, home, factor=10.0)
         watcher.start()
         while watcher.is_alive:
             watcher.weigh()
@@ -93,7 +93,12 @@ class Scene:
         """What stands on the run is what the replay says."""
         wanted = replayed(self.folder, self.environment, f"mlflow:{run}")
         kept = [line["id"] for line in artifact(self.server.uri, run, "vitals/transitions.jsonl")]
-        self.reckoning.expect(sorted(kept) == sorted(t["id"] for t in wanted), f"{where}: the list of transitions")
+        missing, more = {t["id"] for t in wanted} - set(kept), set(kept) - {t["id"] for t in wanted}
+        self.reckoning.expect(
+            not missing and not more and len(kept) == len(wanted),
+            f"{where}: the list of transitions: {len(missing)} missing, {len(more)} more, {len(kept)} in all",
+            missing | more,
+        )
         alerts = [line["id"] for line in artifact(self.server.uri, run, "vitals/alerts.jsonl")]
         self.reckoning.told(where, alerts, wanted, run)
         self.reckoning.expect(len(alerts) == len(set(alerts)), f"{where}: an alert stands twice in its list")
@@ -120,15 +125,19 @@ def a_home_without_room(scene: Scene) -> None:
             return
         scene.say("a home of 128 KiB that fills up")
         (scene.folder / "small" / "ballast").write_bytes(bytes(72 * 1024))
-        scene.watch_once("mlflow:experiments/full", "small")
+        watcher = scene.watch(run, "small")
+        scene.lists(run, "a home that fills up")
+        said = sum("cannot be written" in line for line in watcher.lines())
+        scene.reckoning.expect(said in (1, 2), f"a home that fills up: said {said} times")
+        heard = len(scene.hook.received)
         scene.say("... and has room again")
         (scene.folder / "small" / "ballast").unlink()
-        watcher = Watcher(scene.folder, f"mlflow:{run}", scene.environment, "small")
-        watcher.start()
-        assert watcher.process is not None
-        watcher.process.join(600)  # it ends by itself, as the run is over
-        scene.reckoning.expect(watcher.process.exitcode == 0, "a home that has room again: it ends")
+        watcher = scene.watch(run, "small")
         scene.lists(run, "a home that had filled up")
+        scene.say(f"... {heard} messages before, {len(scene.hook.received) - heard} again")
+        decided = {record["id"] for record in watcher.journal(run) if record["type"] in ("intent", "noted")}
+        wanted = {t["id"] for t in replayed(scene.folder, scene.environment, f"mlflow:{run}")}
+        scene.reckoning.expect(decided == wanted, f"a home that has room again: {len(wanted - decided)} are not in it")
 
 
 def a_home_that_is_read_only(scene: Scene) -> None:
@@ -191,7 +200,7 @@ def of_extreme_size(scene: Scene, name: str, rows: Iterator[tuple[str, float, in
     scene.post("runs/update", run_id=run, status="FINISHED", end_time=BEGAN + 10**8)
     scene.say(name)
     began = time.monotonic()
-    watcher = scene.watch_once(f"mlflow:experiments/{name}", name)
+    watcher = scene.watch(run, name)
     scene.say(f"... in {time.monotonic() - began:.1f} s, with {watcher.most_kb // 1024} MB at most")
     scene.reckoning.expect(watcher.most_kb < most_kb, f"{name}: {watcher.most_kb} kB of memory")
     scene.lists(run, name)
