@@ -166,6 +166,11 @@ class Watched:
         return self._dispatcher.is_idle
 
     @property
+    def undelivered(self) -> int:
+        """How many alerts, messages and requests are still to be delivered."""
+        return sum(len(left) for _, left in self._journal.unfinished(self.feed.info.name))
+
+    @property
     def is_unsaved(self) -> bool:
         """Whether something has been read that no bookmark tells of yet."""
         return self._is_unsaved

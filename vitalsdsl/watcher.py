@@ -72,7 +72,7 @@ class _Run:
 
     `due` is when it is read next, by the monotonic clock; infinity while it is being read, or is not to be. It `is_behind`
     until it has been read up to now. One that is over `waits` until what was decided about it has been delivered, and for a
-    last look at what was put on it; `since` when.
+    last look at what was put on it: of `left` deeds none has come to its end `since` when.
     """
 
     search: Search
@@ -88,6 +88,7 @@ class _Run:
     is_elsewhere: bool = False
     waits: bool = False
     since: float = math.inf
+    left: int = 0
     quiet: int = 0
     looks: int = 0
     leased: float = -LEASE
@@ -408,12 +409,13 @@ class Watcher:
                 self._turns.schedule(run, SETTLE)
 
     def _left(self, run: _Run, watched: Watched, once: bool) -> float:
-        """In how many seconds to look once more at a run that is over; 0 where nothing is left to do about it. Where its
-        last alerts cannot be delivered that is left, in the end, to a later look, or the next watcher."""
-        now = time.monotonic()
-        run.since = min(run.since, now)
+        """In how many seconds to look once more at a run that is over; 0 where nothing is left to do about it. Where
+        nothing of it can be delivered for a while, that is left to a later look, or to the next watcher."""
         if once:
             return 0.0 if run.waits or not watched.is_unchecked else dispatch.CHECK_AFTER
+        now, left = time.monotonic(), watched.undelivered
+        run.since = now if left != run.left else min(run.since, now)
+        run.left = left
         if now - run.since >= LOOK_AGAIN:
             return 0.0
         if not watched.is_delivered:

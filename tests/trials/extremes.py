@@ -39,6 +39,7 @@ from tests.trials.scene import (
 )
 
 LONG, WIDE = 100_000, 5_000
+SMALL_KIB = 1024
 BEGAN = 1_800_000_000_000
 
 
@@ -119,12 +120,12 @@ def mounted(folder: Path, options: str) -> Iterator[bool]:
 
 def a_home_without_room(scene: Scene) -> None:
     run = scene.trained(scene.experiment("full"), 1, 1500)
-    with mounted(scene.folder / "small", "size=128k") as there:
+    with mounted(scene.folder / "small", f"size={SMALL_KIB}k") as there:
         if not there:
             scene.say("a home without room: left out, as nobody may mount here")
             return
-        scene.say("a home of 128 KiB that fills up")
-        (scene.folder / "small" / "ballast").write_bytes(bytes(72 * 1024))
+        scene.say(f"a home of {SMALL_KIB} KiB that fills up")
+        (scene.folder / "small" / "ballast").write_bytes(bytes((SMALL_KIB - 64) * 1024))
         watcher = scene.watch(run, "small")
         scene.lists(run, "a home that fills up")
         said = sum("cannot be written" in line for line in watcher.lines())

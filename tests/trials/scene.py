@@ -47,6 +47,9 @@ rule steep { when grad > 2 * baseline(grad, 30 steps) for 3 steps -> yellow do a
 """
 
 
+_SHOWN = 10
+"""So many transitions are shown of a discrepancy."""
+
 TOGETHER = uuid.UUID("0b8f3c58-64d3-5a47-9d0c-0a3b3f0d8a55")
 """Of what the id of a message is made that tells of several rules: receivers know them by it."""
 
@@ -354,7 +357,7 @@ class Reckoning:
         """`ids` are the transitions that it is about: their lines are shown."""
         if is_so:
             return
-        about = set(ids)
+        about = set(sorted(ids)[:_SHOWN])
         lines = [json.dumps(record, ensure_ascii=False)[:700] for record in self.evidence if record.get("id") in about]
         self.wrong.append(
             "\n".join((text, *(f"      {id_}" for id_ in sorted(about)), *(f"      | {x}" for x in lines)))
