@@ -1,4 +1,4 @@
-"""Readers of the training logs that people have on disk: JSON lines, CSV and TSV, Hugging Face `trainer_state.json`.
+"""Readers of the training logs that people have on disk: data such as JSON lines and CSV, and what trainers print.
 
 The format is found by content, never by name. A further format is one file in `formats`, or an entry point of a third
 party in the group `vitalsdsl.formats`.

@@ -10,6 +10,8 @@ from typing import ClassVar, TextIO
 
 from vitalsdsl.points import Rewind, Row
 
+LAST_RESORT = -10
+
 
 @dataclass
 class Reading:
@@ -34,9 +36,12 @@ class Format(ABC):
 
     name: ClassVar[str]
     priority: ClassVar[int] = 0
-    """Of several formats that recognise a log, the one with the highest priority is tried first."""
+    """Of several formats that recognise a log, the one with the highest priority is tried first. One below
+    LAST_RESORT is tried only where no other is found anywhere."""
     live: ClassVar[bool] = False
     """Whether rows can be read from a pipe as they are written."""
+    anywhere: ClassVar[bool] = False
+    """Whether its rows may begin far into a log, after text of other kinds: `recognises` is shown later pieces too."""
 
     @abstractmethod
     def recognises(self, head: str) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import gzip
 import io
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, TextIO
 
@@ -13,6 +13,9 @@ from vitalsdsl.errors import SourceError
 
 HEAD = 64 * 1024
 """How much of a log is looked at to find its format, in bytes."""
+PIECE = 1024 * 1024
+LOOKED_THROUGH = 16 * PIECE
+"""How far rows may begin in a log whose beginning is in no known format, in characters."""
 
 _GZIP = b"\x1f\x8b"
 _LFS = "version https://git-lfs.github.com/spec/"
@@ -109,6 +112,19 @@ def head_of(log: Log) -> str:
         raise unreadable(log.name, problem) from problem
     _refuse(head, log.name)
     return head
+
+
+def pieces_of(log: Log) -> Iterator[str]:
+    """The first 16 MiB of a log's text, piece by piece; each begins and ends with a line where lines are not too long."""
+    with text_of(log.open(), log.name, lambda note: None) as text:
+        rest, left = "", LOOKED_THROUGH
+        while left > 0 and (more := text.read(min(PIECE, left))):
+            left -= len(more)
+            ended = more.rfind("\n") + 1
+            yield rest + (more[:ended] if ended else more)
+            rest = more[ended:] if ended else ""
+        if rest:
+            yield rest
 
 
 def unreadable(name: str, problem: OSError) -> SourceError:

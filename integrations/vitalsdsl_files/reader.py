@@ -15,8 +15,8 @@ from typing import Any
 from vitalsdsl.errors import SourceError, UsageError
 from vitalsdsl.points import Rewind, Row, RunInfo
 from vitalsdsl.sources import Recording
-from vitalsdsl_files.format import Format, Reading
-from vitalsdsl_files.opening import HEAD, Joined, Log, encoding_of, head_of, text_of, unreadable
+from vitalsdsl_files.format import LAST_RESORT, Format, Reading
+from vitalsdsl_files.opening import HEAD, Joined, Log, encoding_of, head_of, pieces_of, text_of, unreadable
 from vitalsdsl_files.registry import known
 from vitalsdsl_files.segments import MODES, Part, Track, parts_of
 
@@ -114,15 +114,29 @@ def _read_log(log: Log, wish: _Wish) -> list[Recording]:
     head = head_of(log)
     formats, notes = known()
     failure: SourceError | None = None
-    for one in formats:
-        if not one.recognises(head):
-            continue
+    for one in _candidates(log, head, formats):
         try:
             return _runs(one, log, wish, notes)
         except SourceError as problem:
             failure = failure or problem
     names = ", ".join(one.name for one in formats)
     raise failure or SourceError(f"`{log.name}` is in no known log format ({names})")
+
+
+def _candidates(log: Log, head: str, formats: Iterable[Format]) -> Iterator[Format]:
+    """The formats that a log may be in, the likeliest first: by its beginning, by what comes later, the last resorts."""
+    begun = [one for one in formats if one.recognises(head)]
+    yield from (one for one in begun if one.priority >= LAST_RESORT)
+    waiting = [one for one in formats if one.anywhere and one not in begun]
+    later: list[Format] = []
+    for piece in pieces_of(log):
+        found = [one for one in waiting if one.recognises(piece)]
+        later += found
+        waiting = [one for one in waiting if one not in found]
+        if not waiting or any(one.priority >= LAST_RESORT for one in found):
+            break
+    last = [one for one in begun if one.priority < LAST_RESORT]
+    yield from sorted([*later, *last], key=lambda one: -one.priority)
 
 
 def _runs(found: Format, log: Log, wish: _Wish, notes: Iterable[str]) -> list[Recording]:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain, islice
 
 from vitalsdsl.errors import SourceError
-from vitalsdsl.points import Rewind, Row, number
+from vitalsdsl.points import Rewind, Row, number, planned_steps
 from vitalsdsl_files.format import Reading
 
 STEP_KEYS = (
@@ -20,6 +21,7 @@ STEP_KEYS = (
     "iter",
     "num_updates",
     "current_steps",
+    "global_step/max_steps",
     "epoch",
 )
 """The keys that are taken for the step, the first that is there; `epoch` only where it is whole numbers throughout."""
@@ -29,6 +31,7 @@ SAMPLE = 200
 """How many rows are looked at to choose the step."""
 
 _LARGEST = 2**53
+_OF_HOW_MANY = re.compile(r"\s*(\d{1,18})\s*/\s*(\d{1,18})\s*$")
 
 
 def flat(row: dict[str, object]) -> dict[str, object]:
@@ -54,11 +57,13 @@ def flat(row: dict[str, object]) -> dict[str, object]:
 
 
 def whole(value: object) -> int | None:
-    """A step, or None where the value is no whole number.
+    """A step, or None where the value is no whole number. Of `12/100` it is the first.
 
-    >>> whole("12"), whole(12.0), whole(0.5), whole(None)
-    (12, 12, None, None)
+    >>> whole("12"), whole(12.0), whole("12/100"), whole(0.5), whole(None)
+    (12, 12, 12, None, None)
     """
+    if value.__class__ is str and (parts := _OF_HOW_MANY.match(str(value))) is not None:
+        value = int(parts[1])
     if value.__class__ is int and -_LARGEST <= value <= _LARGEST:
         return value
     found = number(value)
@@ -71,7 +76,7 @@ def row_of(values: Mapping[str, object], key: str) -> Row | None:
     """The numbers of one flat row, or None where it has no step.
 
     The step's own key is left out (but for `epoch`, which rules may count in), and so are all that begin with `_`,
-    texts that are no number, booleans and lists. A null is no point; a NaN is one.
+    texts that are no number, booleans and lists. A null is no point; a NaN is one; `74.89%` is 74.89.
 
     >>> row_of({"step": 3, "loss": "NaN", "lr": None, "phase": "train", "_runtime": 9.0, "_time": 5}, "step")
     Row(step=3, values={'loss': nan}, time=5.0)
@@ -83,10 +88,14 @@ def row_of(values: Mapping[str, object], key: str) -> Row | None:
     for name, value in values.items():
         if name[:1] == "_" or name == "timestamp" or (name == key and name != "epoch"):
             continue
-        found = value if value.__class__ is float else number(value)
+        found = value if value.__class__ is float else number(_without_percent(value))
         if found is not None:
             numbers[name] = found
     return Row(step, numbers, _time(values))
+
+
+def _without_percent(value: object) -> object:
+    return value.rstrip(" %") if isinstance(value, str) and value.rstrip().endswith("%") else value
 
 
 def _time(values: Mapping[str, object]) -> float:
@@ -109,6 +118,8 @@ def stepped(
     coming = iter(rows)
     key, sample, left_out = _settle(coming, reading)
     reading.infers = not (canonical and key == "step")
+    if math.isnan(reading.total_steps):
+        reading.total_steps = _length(sample, key)
     for row in chain(sample, coming):
         if isinstance(row, Rewind):
             yield row
@@ -121,6 +132,18 @@ def stepped(
     if left_out:
         them, are = ("1 row has", "is") if left_out == 1 else (f"{left_out} rows have", "are")
         reading.notes.append(f"{them} no whole number under `{key}` and {are} left out")
+
+
+def _length(sample: Iterable[Mapping[str, object] | Rewind], key: str) -> float:
+    """How many steps the run plans, by what the rows say (`total_steps`, a step such as `12/100`); NaN where nothing."""
+    for row in sample:
+        if isinstance(row, Rewind):
+            continue
+        parts = _OF_HOW_MANY.match(str(row.get(key)))
+        found = float(parts[2]) if parts is not None else planned_steps(row)
+        if not math.isnan(found):
+            return found
+    return math.nan
 
 
 def _settle(

@@ -115,6 +115,8 @@ def test_every_format_has_a_name_of_its_own_and_a_page() -> None:
     formats, notes = registry.known()
     assert notes == ()
     assert len({one.name for one in formats}) == len(formats) >= 3
+    page = (Path(__file__).parents[2] / "docs" / "sources.md").read_text("utf-8")
+    assert [one.name for one in formats if f"| {one.name} |" not in page] == []
     assert all(type(one).__doc__ and type(one).__doc__ != Format.__doc__ for one in formats)
 
 
