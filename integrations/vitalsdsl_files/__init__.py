@@ -7,7 +7,7 @@ party in the group `vitalsdsl.formats`.
 from __future__ import annotations
 
 from vitalsdsl.sources import Recording
-from vitalsdsl_files.format import Format, Reading
+from vitalsdsl_files.format import BinaryFormat, Format, Reading
 from vitalsdsl_files.reader import read
 
-__all__ = ["Format", "Reading", "Recording", "read"]
+__all__ = ["BinaryFormat", "Format", "Reading", "Recording", "read"]

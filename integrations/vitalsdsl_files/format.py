@@ -1,12 +1,12 @@
-"""What a log format is, to the reader: how it is recognised and how its rows are read."""
+"""What a log format is, to the reader: how it is recognised and how its rows are read. Most are text, some are binary."""
 
 from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import ClassVar, TextIO
+from typing import BinaryIO, ClassVar, TextIO
 
 from vitalsdsl.points import Rewind, Row
 
@@ -50,3 +50,20 @@ class Format(ABC):
     @abstractmethod
     def read(self, stream: TextIO, reading: Reading) -> Iterator[Row | Rewind]:
         """The rows and rewinds of a log, in its order. Raises SourceError where it cannot be read."""
+
+
+class BinaryFormat(ABC):
+    """A log format that is no text. It is added as a `Format` is, and looked for before any of those."""
+
+    name: ClassVar[str]
+    joins: ClassVar[bool] = False
+    """Whether all the files of it in one folder are one log."""
+
+    @abstractmethod
+    def recognises(self, start: bytes) -> bool:
+        """Whether a file that begins so is of this format."""
+
+    @abstractmethod
+    def read(self, files: Sequence[BinaryIO], reading: Reading) -> Iterator[Row | Rewind]:
+        """The rows and rewinds of a log: of one file, or of all that were joined. Raises SourceError where it cannot be
+        read."""

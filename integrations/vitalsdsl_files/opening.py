@@ -13,6 +13,9 @@ from vitalsdsl.errors import SourceError
 
 HEAD = 64 * 1024
 """How much of a log is looked at to find its format, in bytes."""
+START = 512
+"""How much is looked at to find a binary format, in bytes."""
+
 PIECE = 1024 * 1024
 LOOKED_THROUGH = 16 * PIECE
 """How far rows may begin in a log whose beginning is in no known format, in characters."""
@@ -29,10 +32,11 @@ _MARKS = (
 
 @dataclass(frozen=True)
 class Log:
-    """A log that can be opened again and again, and what messages call it."""
+    """A log that can be opened again and again, and what messages call it. `more`: the other files that belong to it."""
 
     name: str
     open: Callable[[], Any]
+    more: tuple[Callable[[], Any], ...] = ()
 
 
 class Joined(io.RawIOBase):
@@ -101,6 +105,15 @@ def up_to(stream: Any, size: int) -> bytes:
 def encoding_of(start: bytes) -> str:
     """The encoding that the first bytes name; UTF-8 where they name none."""
     return next((encoding for mark, encoding in _MARKS if start.startswith(mark)), "utf-8-sig")
+
+
+def start_of(log: Log) -> bytes:
+    """The first bytes of a log. Raises SourceError where it cannot be opened."""
+    try:
+        with log.open() as binary:
+            return up_to(binary, START)
+    except OSError as problem:
+        raise unreadable(log.name, problem) from problem
 
 
 def head_of(log: Log) -> str:

@@ -6,7 +6,7 @@ import io
 import os
 import sys
 from collections.abc import Callable, Generator, Iterable, Iterator
-from contextlib import closing
+from contextlib import ExitStack, closing
 from dataclasses import dataclass, replace
 from itertools import chain, islice
 from pathlib import Path
@@ -15,8 +15,8 @@ from typing import Any
 from vitalsdsl.errors import SourceError, UsageError
 from vitalsdsl.points import Rewind, Row, RunInfo
 from vitalsdsl.sources import Recording
-from vitalsdsl_files.format import LAST_RESORT, Format, Reading
-from vitalsdsl_files.opening import HEAD, Joined, Log, encoding_of, head_of, pieces_of, text_of, unreadable
+from vitalsdsl_files.format import LAST_RESORT, BinaryFormat, Format, Reading
+from vitalsdsl_files.opening import HEAD, Joined, Log, encoding_of, head_of, pieces_of, start_of, text_of, unreadable
 from vitalsdsl_files.registry import known
 from vitalsdsl_files.segments import MODES, Part, Track, parts_of
 
@@ -91,11 +91,9 @@ def _read_folder(folder: Path, wish: _Wish) -> list[Recording]:
     inside = sorted(folder.iterdir(), key=lambda place: place.name)
     recordings: list[Recording] = []
     skipped: list[str] = []
-    for place in inside:
-        if place.is_dir():
-            continue
+    for log in _logs(folder, inside):
         try:
-            recordings += _read_log(_log(place), wish)
+            recordings += _read_log(log, wish)
         except SourceError as problem:
             skipped.append(str(problem))
     left_out = "; ".join(skipped[:5]) + (f"; and {len(skipped) - 5} more" if len(skipped) > 5 else "")
@@ -110,9 +108,34 @@ def _read_folder(folder: Path, wish: _Wish) -> list[Recording]:
     return recordings
 
 
+def _logs(folder: Path, inside: Iterable[Path]) -> list[Log]:
+    """The logs of a folder. Files of a format that joins them are one, which is called as the folder is."""
+    logs: list[Log] = []
+    joined: dict[BinaryFormat, int] = {}
+    for place in inside:
+        if place.is_dir():
+            continue
+        log = _log(place)
+        try:
+            found = _binary(log)
+        except SourceError:
+            found = None  # reading it says what is wrong
+        if found is None or not found.joins:
+            logs.append(log)
+        elif found in joined:
+            first = logs[joined[found]]
+            logs[joined[found]] = Log(folder.resolve().name, first.open, (*first.more, log.open))
+        else:
+            joined[found] = len(logs)
+            logs.append(log)
+    return logs
+
+
 def _read_log(log: Log, wish: _Wish) -> list[Recording]:
+    formats, _, notes = known()
+    if (binary := _binary(log)) is not None:
+        return _runs(binary, log, wish, notes)
     head = head_of(log)
-    formats, notes = known()
     failure: SourceError | None = None
     for one in _candidates(log, head, formats):
         try:
@@ -121,6 +144,11 @@ def _read_log(log: Log, wish: _Wish) -> list[Recording]:
             failure = failure or problem
     names = ", ".join(one.name for one in formats)
     raise failure or SourceError(f"`{log.name}` is in no known log format ({names})")
+
+
+def _binary(log: Log) -> BinaryFormat | None:
+    start = start_of(log)
+    return next((one for one in known()[1] if one.recognises(start)), None)
 
 
 def _candidates(log: Log, head: str, formats: Iterable[Format]) -> Iterator[Format]:
@@ -139,7 +167,7 @@ def _candidates(log: Log, head: str, formats: Iterable[Format]) -> Iterator[Form
     yield from sorted([*later, *last], key=lambda one: -one.priority)
 
 
-def _runs(found: Format, log: Log, wish: _Wish, notes: Iterable[str]) -> list[Recording]:
+def _runs(found: Format | BinaryFormat, log: Log, wish: _Wish, notes: Iterable[str]) -> list[Recording]:
     """The runs in a log: held if it is small, else read again when their events are wanted."""
     reading = Reading(log.name, wish.step_key)
     reading.notes.extend(notes)
@@ -169,7 +197,7 @@ def _recording(at: int, part: Part, reading: Reading, events: Iterable[Row | Rew
 
 
 def _part_events(
-    found: Format, log: Log, part: Part, held: list[Row | Rewind] | None, wish: _Wish
+    found: Format | BinaryFormat, log: Log, part: Part, held: list[Row | Rewind] | None, wish: _Wish
 ) -> Iterable[Row | Rewind]:
     if held is not None:
         return tuple(_within(part, iter(held)))
@@ -184,8 +212,13 @@ def _within(part: Part, events: Iterator[Row | Rewind]) -> Iterator[Row | Rewind
             yield event
 
 
-def _events(found: Format, log: Log, reading: Reading) -> Generator[Row | Rewind, None, None]:
+def _events(found: Format | BinaryFormat, log: Log, reading: Reading) -> Generator[Row | Rewind, None, None]:
     try:
+        if isinstance(found, BinaryFormat):
+            with ExitStack() as stack:
+                files = [stack.enter_context(begin()) for begin in (log.open, *log.more)]
+                yield from found.read(files, reading)
+            return
         with text_of(log.open(), log.name, reading.notes.append) as text:
             yield from found.read(text, reading)
     except OSError as problem:
@@ -236,7 +269,7 @@ def _live_format(start: bytes) -> Format | None:
 
 
 def _piped(found: Format, pipe: Joined, reading: Reading, stream: Any) -> Recording:
-    reading.notes.extend(known()[1])
+    reading.notes.extend(known()[2])
     text = io.TextIOWrapper(io.BufferedReader(pipe), encoding=_PLAIN, errors="replace")
     events = found.read(text, reading)
     first = next(events, None)
