@@ -12,10 +12,17 @@ from vitalsdsl_files.format import Format, Reading
 from vitalsdsl_files.lines import lines_of
 from vitalsdsl_files.rows import stepped
 
-NUMBER = r"[-+]?(?:\d+(?:\.\d*)?(?:[eE][-+]?\d+)?|\.\d+(?:[eE][-+]?\d+)?|nan|inf(?:inity)?)(?![A-Za-z_]*\()"
+NUMBER = r"[-+]?(?:\d+(?:\.\d*)?(?:[eE][-+]?\d+)?|\.\d+(?:[eE][-+]?\d+)?|(?:nan|inf(?:inity)?)(?=m?s\b|(?!\w)))"
 """A number as C and Python print it. What follows it (a unit, a percent sign) does not belong to it."""
 
+ALONE = r"(?![\d:]|\.\d|[eE][-+]?\d|[-/]\d)"
+"""After a number: it is not the beginning of a date, a time, a version, or of a part of something."""
+
 _LEADING = re.compile(NUMBER, re.IGNORECASE)
+_PAIR = re.compile(
+    rf"(?<![\w./@%\[\](-])([A-Za-z][\w./@%()-]*)\s*[:=]\s*({NUMBER}){ALONE}(?! (?:days?|hours?)\b)",
+    re.IGNORECASE,
+)
 _ESCAPES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|\x08")
 
 
@@ -72,10 +79,24 @@ def _whole(rows: Iterable[Mapping[str, object]], lines: Lines, reading: Reading)
         yield row
 
 
+def pairs(text: str) -> dict[str, float]:
+    """The numbers of a text with names before them, as `name: number` or `name=number`. A time of day is no number.
+
+    >>> pairs("lr: 1.5e-03, eta: 0:56:09, loss_cls: nan  max_mem=2345M, note: 3 days")
+    {'lr': 0.0015, 'loss_cls': nan, 'max_mem': 2345.0}
+    """
+    found = {}
+    for name, value in _PAIR.findall(text):
+        parsed = number(value)
+        if parsed is not None and name.lower() != "eta":
+            found[name] = parsed
+    return found
+
+
 def leading(text: str) -> float | None:
     """The number that a text begins with, or None.
 
-    >>> leading("12.5TFLOPS"), leading("nanms"), leading("1.0E-04"), leading("none")
+    >>> leading("12.5TFLOPS"), leading("nanms"), leading("1.0E-04"), leading("information")
     (12.5, nan, 0.0001, None)
     """
     found = _LEADING.match(text.lstrip())

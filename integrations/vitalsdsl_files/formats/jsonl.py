@@ -36,10 +36,11 @@ class JsonLines(Format):
         return sum(_object(line) is not None for line in looked_at) * 2 >= max(len(looked_at), 1)
 
     def read(self, stream: TextIO, reading: Reading) -> Iterator[Row | Rewind]:
-        return stepped(_rows(stream, reading), reading, canonical=True)
+        return stepped(rows_of(stream, reading), reading, canonical=True)
 
 
-def _rows(stream: TextIO, reading: Reading) -> Iterator[Mapping[str, object] | Rewind]:
+def rows_of(stream: TextIO, reading: Reading) -> Iterator[Mapping[str, object] | Rewind]:
+    """The objects of a log of JSON lines, flat; `{"rewind": 900}` is a rewind. What is no object is counted."""
     tally = Tally(reading, "JSON object")
     for line in lines_of(stream):
         row = _object(line.text) if line.text is not None else None

@@ -1,0 +1,77 @@
+"""Lines of anybody's own that tell a step and numbers: `Step: 10, loss = 2.5, lr: 1e-4`, `epoch: 0|step: 3|loss: 1`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+
+from vitalsdsl.points import number
+from vitalsdsl_files.epochs import counted_on
+from vitalsdsl_files.format import LAST_RESORT, Reading
+from vitalsdsl_files.printed import ALONE, NUMBER, Lines, Printed
+
+_STEP = r"(?:global[ _]?)?(?:steps?|iter(?:ation)?s?)"
+_AT = re.compile(
+    rf"(?<![\w./-])({_STEP}|epoch)\b\s*[:=#]?\s*\[?\s*(\d+)(?:\s*(?:/|of)\s*(\d+))?(?![\d.]*[\w])", re.IGNORECASE
+)
+_PAIR = re.compile(
+    rf"(?<![\w./-])([A-Za-z][\w./@-]*(?: [A-Za-z][\w./@-]*){{0,3}}) ?(?:[:=]| is) ?({NUMBER}){ALONE}",
+    re.IGNORECASE,
+)
+_LONGEST = 4096  # a longer line is no line of progress
+_OTHERS = re.compile(r"\[(?:logging|timer|loss_scaler|\w+_optimizer|stage\w+)\.py:|iter time \(s\):")
+_NO_METRIC = re.compile(r"^(?:eta|time|date|elapsed|remaining|pid|rank|seed|port)$", re.IGNORECASE)
+
+
+class Progress(Printed):
+    """One row for each line with a step (`step`, `iter`, `iteration`, else `epoch`) and two or more other numbers.
+
+    Numbers have a name before them, with `:`, `=` or `is`. All lines that are read so are said, as anybody's lines can
+    mean anything. A step that begins anew with each epoch is counted on. It is read only where no other format is found.
+    """
+
+    name = "lines of `name: number`"
+    priority = LAST_RESORT - 5
+    marks = re.compile(r"(?i)step|iter|epoch")
+
+    def recognises(self, head: str) -> bool:
+        return super().recognises(head) and any(_row(line, Reading("")) for line in head.splitlines())
+
+    def rows(self, lines: Lines, reading: Reading) -> Iterator[Mapping[str, object]]:
+        return counted_on(_told(lines, reading), reading, "step", "epoch")
+
+
+def _told(lines: Lines, reading: Reading) -> Iterator[Mapping[str, object]]:
+    first = 0
+    for text in lines:
+        row = _row(text, reading)
+        if row:
+            if not first:
+                first = lines.number
+                reading.notes.append(
+                    f"lines with a step and numbers are read as rows, the first is line {first}: "
+                    f"{', '.join(f'`{name}`' for name in row)}"
+                )
+            yield row
+
+
+def _row(text: str, reading: Reading) -> dict[str, object]:
+    if "{" in text or len(text) > _LONGEST or _OTHERS.search(text) is not None:
+        return {}
+    counts: dict[str, str] = {}
+    for found in _AT.finditer(text):
+        name = "epoch" if found[1].lower() == "epoch" else "step"
+        counts.setdefault(name, found[2])
+        if name == "step" and found[3] and "/" in found[0]:
+            reading.total_steps = float(found[3])
+    if not counts:
+        return {}
+    values: dict[str, object] = {}
+    for name, value in _PAIR.findall(text):
+        words = " ".join(name.split())
+        if not _AT.match(f"{words} 0") and not _NO_METRIC.match(words):
+            values[words] = number(value)
+    return {**counts, **values} if len(values) >= 2 else {}
+
+
+FORMAT = Progress()
