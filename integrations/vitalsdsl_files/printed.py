@@ -7,7 +7,7 @@ from abc import abstractmethod
 from collections.abc import Iterable, Iterator, Mapping
 from typing import ClassVar, TextIO
 
-from vitalsdsl.points import Rewind, Row, number
+from vitalsdsl.points import Rewind, Row
 from vitalsdsl_files.format import Format, Reading
 from vitalsdsl_files.lines import lines_of
 from vitalsdsl_files.rows import stepped
@@ -85,12 +85,7 @@ def pairs(text: str) -> dict[str, float]:
     >>> pairs("lr: 1.5e-03, eta: 0:56:09, loss_cls: nan  max_mem=2345M, note: 3 days")
     {'lr': 0.0015, 'loss_cls': nan, 'max_mem': 2345.0}
     """
-    found = {}
-    for name, value in _PAIR.findall(text):
-        parsed = number(value)
-        if parsed is not None and name.lower() != "eta":
-            found[name] = parsed
-    return found
+    return {name: float(value) for name, value in _PAIR.findall(text) if name.lower() != "eta"}
 
 
 def leading(text: str) -> float | None:
@@ -99,5 +94,8 @@ def leading(text: str) -> float | None:
     >>> leading("12.5TFLOPS"), leading("nanms"), leading("1.0E-04"), leading("information")
     (12.5, nan, 0.0001, None)
     """
-    found = _LEADING.match(text.lstrip())
-    return number(found[0]) if found else None
+    try:
+        return float(text)
+    except ValueError:
+        found = _LEADING.match(text.lstrip())
+    return float(found[0]) if found else None

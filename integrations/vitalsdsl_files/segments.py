@@ -13,6 +13,8 @@ SMALL = 0.05
 """The share of the steps that may be repeated after a resume, and that a new run may begin after the first one did."""
 
 _REWIND = -1
+_PAIRS = 4
+"""How many steps there must be twice, at least, to look like two writers."""
 
 
 class Track:
@@ -128,16 +130,29 @@ def _verdict(first: int, newest: int, step: int) -> str:
 
 def _written_twice(track: Track) -> frozenset[int]:
     """The second rows of steps that two processes wrote; none where that is not what the log looks like."""
-    if track.rows < len(track.steps):
+    if track.rows < len(track.steps) or not _repeats(track):
         return frozenset()
     seen: dict[tuple[int, int], list[int]] = {}
     for at, key in enumerate(zip(track.steps, track.kinds, strict=True)):
         seen.setdefault(key, []).append(at)
     pairs = [places for places in seen.values() if len(places) == 2]
     more = sum(len(places) > 2 for places in seen.values())
-    if len(pairs) < 4 or len(pairs) * 3 < len(seen) * 2 or more > SMALL * len(seen):
+    if len(pairs) < _PAIRS or len(pairs) * 3 < len(seen) * 2 or more > SMALL * len(seen):
         return frozenset()
     apart = sorted(second - one for one, second in pairs)
     if apart[len(apart) // 2] > max(1, track.rows // 8):
         return frozenset()
     return frozenset(at for places in seen.values() for at in places[1:])
+
+
+def _repeats(track: Track) -> bool:
+    """Whether steps come again often enough to look closer, which takes memory: most logs go forward throughout."""
+    latest: dict[int, int] = {}
+    again = 0
+    for step, kind in zip(track.steps, track.kinds, strict=True):
+        newest = latest.get(kind)
+        if newest is not None and step <= newest:
+            again += 1
+        else:
+            latest[kind] = step
+    return again >= _PAIRS

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
+from functools import lru_cache
 
 from vitalsdsl_files.format import Reading
 from vitalsdsl_files.printed import Lines, Printed, leading
@@ -72,7 +73,12 @@ def _pairs(cells: list[str]) -> Iterator[tuple[str, float]]:
         name, colon, text = cell.rpartition(":")
         value = leading(text) if colon else None
         if value is not None:
-            yield " ".join(name.split()), value
+            yield _plain(name), value
+
+
+@lru_cache(1024)
+def _plain(name: str) -> str:
+    return " ".join(name.split())
 
 
 FORMAT = Megatron()

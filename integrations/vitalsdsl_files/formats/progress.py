@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 
-from vitalsdsl.points import number
 from vitalsdsl_files.epochs import counted_on
 from vitalsdsl_files.format import LAST_RESORT, Reading
 from vitalsdsl_files.printed import ALONE, NUMBER, Lines, Printed
@@ -56,7 +55,7 @@ def _told(lines: Lines, reading: Reading) -> Iterator[Mapping[str, object]]:
 
 
 def _row(text: str, reading: Reading) -> dict[str, object]:
-    if "{" in text or len(text) > _LONGEST or _OTHERS.search(text) is not None:
+    if "{" in text or len(text) > _LONGEST:
         return {}
     counts: dict[str, str] = {}
     for found in _AT.finditer(text):
@@ -70,8 +69,8 @@ def _row(text: str, reading: Reading) -> dict[str, object]:
     for name, value in _PAIR.findall(text):
         words = " ".join(name.split())
         if not _AT.match(f"{words} 0") and not _NO_METRIC.match(words):
-            values[words] = number(value)
-    return {**counts, **values} if len(values) >= 2 else {}
+            values[words] = float(value)
+    return {**counts, **values} if len(values) >= 2 and _OTHERS.search(text) is None else {}
 
 
 FORMAT = Progress()
