@@ -3,24 +3,29 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
+from vitalsdsl.claims import is_there
 from vitalsdsl.errors import SourceError, TrackerError, UsageError
 from vitalsdsl.feeds import Wanted
 from vitalsdsl.points import Rewind, Row
 from vitalsdsl.sources import Recording
 from vitalsdsl_mlflow.address import EXPERIMENTS, place_of
+from vitalsdsl_mlflow.folders import recognises, runs_in
 from vitalsdsl_mlflow.remote import RunFeed
 from vitalsdsl_mlflow.stores import Store
 from vitalsdsl_mlflow.targets import run_of, store_of
 
 
 def read(reference: str, *, step_key: str | None = None) -> list[Recording]:
-    """The runs behind `RUN_ID`, `experiments/NAME` or a page's address, from the store that MLflow is set to; MLflow is
-    not needed.
+    """The runs behind `RUN_ID`, `experiments/NAME` or a page's address, from the store that MLflow is set to, or in a
+    folder of a file store; MLflow is not needed.
 
     Raises SourceError where there is no such run, or the server does not answer.
     """
     try:
+        if is_there(reference) and recognises(Path(reference), b""):
+            return _read_folder(Path(reference), step_key)
         uri, what = place_of(reference)
         store = store_of(uri)
         try:
@@ -29,6 +34,23 @@ def read(reference: str, *, step_key: str | None = None) -> list[Recording]:
             store.close()
     except (TrackerError, UsageError) as error:
         raise SourceError(f"mlflow:{reference} cannot be read: {error}") from error
+
+
+def _read_folder(place: Path, step_key: str | None) -> list[Recording]:
+    """The runs in a folder that logged anything."""
+    store, snapshots = runs_in(place)
+    logged = [run for run in snapshots if run.latest]
+    if not logged:
+        raise SourceError(f"`{place}` holds {_runs(len(snapshots))} of MLflow, without any metric")
+    found = [_recording(RunFeed(store, run, step_key, is_recorded=True)) for run in logged]
+    if silent := len(snapshots) - len(logged):
+        note = f"{_runs(silent)} in `{place.name}` logged no metric and {'is' if silent == 1 else 'are'} left out"
+        found[0] = replace(found[0], info=replace(found[0].info, notes=(*found[0].info.notes, note)))
+    return found
+
+
+def _runs(count: int) -> str:
+    return "1 run" if count == 1 else f"{count} runs"
 
 
 def _read(store: Store, reference: str, step_key: str | None) -> list[Recording]:
