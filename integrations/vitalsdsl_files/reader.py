@@ -12,7 +12,7 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
-from vitalsdsl.errors import SourceError, UsageError
+from vitalsdsl.errors import MissingExtraError, SourceError, UsageError
 from vitalsdsl.points import Rewind, Row, RunInfo
 from vitalsdsl.sources import Recording
 from vitalsdsl_files.format import LAST_RESORT, BinaryFormat, Format, Reading
@@ -94,7 +94,7 @@ def _read_folder(folder: Path, wish: _Wish) -> list[Recording]:
     for log in _logs(folder, inside):
         try:
             recordings += _read_log(log, wish)
-        except SourceError as problem:
+        except (SourceError, MissingExtraError) as problem:
             skipped.append(str(problem))
     left_out = "; ".join(skipped[:5]) + (f"; and {len(skipped) - 5} more" if len(skipped) > 5 else "")
     if not recordings:

@@ -31,29 +31,51 @@ SAMPLE = 200
 """How many rows are looked at to choose the step."""
 
 _LARGEST = 2**53
+_NESTED = {dict, list}
+_LONGEST_LIST = 64
+_CALLED = ("name", "metric", "key", "tag", "domain", "task", "dataset", "split", "label", "id")
+_ROLES = frozenset({"val", "valid", "validation", "eval", "evaluation", "test", "dev"})
+_ROLE_KEYS = ("split", "phase", "mode", "type", "stage", "kind", "event")
 _OF_HOW_MANY = re.compile(r"\s*(\d{1,18})\s*/\s*(\d{1,18})\s*$")
 
 
 def flat(row: dict[str, object]) -> dict[str, object]:
-    """Nested objects as one: their keys joined by `.`.
+    """Nested objects as one: their keys joined by `.`. A short list of objects is taken apart by what each is called.
 
     >>> flat({"step": 1, "train": {"loss": 2.0, "optim": {"lr": 0.1}}})
     {'step': 1, 'train.loss': 2.0, 'train.optim.lr': 0.1}
+    >>> flat({"step": 1, "m": [{"name": "loss", "value": 2.0}, {"domain": "code", "ppl": 8.5}, {"acc": 0.5}]})
+    {'step': 1, 'm.loss': 2.0, 'm.code.ppl': 8.5, 'm.2.acc': 0.5}
     """
-    if dict not in map(type, row.values()):
+    if not _NESTED & set(map(type, row.values())):
         return row
     found: dict[str, object] = {}
     waiting = [("", iter(row.items()))]
     while waiting:
         prefix, items = waiting[-1]
         for key, value in items:
-            if isinstance(value, dict):
-                waiting.append((f"{prefix}{key}.", iter(value.items())))
+            inner = _taken_apart(value) if isinstance(value, list) else value
+            if isinstance(inner, dict):
+                waiting.append((f"{prefix}{key}.", iter(inner.items())))
                 break
-            found[prefix + key] = value
+            found[prefix + key] = inner
         else:
             waiting.pop()
     return found
+
+
+def _taken_apart(items: list[object]) -> object:
+    """A list of objects as one object, by what each is called, else by its place; any other list as it is."""
+    if not 0 < len(items) <= _LONGEST_LIST or not all(isinstance(item, dict) for item in items):
+        return items
+    apart: dict[str, object] = {}
+    for at, item in enumerate(items):
+        assert isinstance(item, dict)
+        called = next((item[key] for key in _CALLED if isinstance(item.get(key), str)), None)
+        rest = {key: value for key, value in item.items() if value is not called}
+        name = str(at) if called is None or called in apart else str(called)
+        apart[name] = rest["value"] if called is not None and list(rest) == ["value"] else rest
+    return apart
 
 
 def whole(value: object) -> int | None:
@@ -118,6 +140,7 @@ def stepped(
     coming = iter(rows)
     key, sample, left_out = _settle(coming, reading)
     reading.infers = not (canonical and key == "step")
+    told: dict[str, None] = {}
     if math.isnan(reading.total_steps):
         reading.total_steps = _length(sample, key)
     for row in chain(sample, coming):
@@ -127,11 +150,34 @@ def stepped(
         found = row_of(row, key)
         if found is None:
             left_out += 1
-        else:
-            yield found
+            continue
+        role = _role(row)
+        if role is not None:
+            found = Row(found.step, _in_role(found.values, role), found.time)
+            told.setdefault(role, None)
+        yield found
+    for role in told:
+        reading.notes.append(f"metrics of rows that say they are of `{role}` are called `{role}/…`")
     if left_out:
         them, are = ("1 row has", "is") if left_out == 1 else (f"{left_out} rows have", "are")
         reading.notes.append(f"{them} no whole number under `{key}` and {are} left out")
+
+
+def _role(row: Mapping[str, object]) -> str | None:
+    """What an evaluation's row says it is of; None for any other."""
+    for key in _ROLE_KEYS:
+        said = row.get(key)
+        if isinstance(said, str) and said.lower() in _ROLES:
+            return said
+    return None
+
+
+def _in_role(values: Mapping[str, float], role: str) -> dict[str, float]:
+    """The values, with the role before the names that do not say it already: else they would pass for the training's."""
+    return {
+        (name if name == "epoch" or _ROLES & set(re.split(r"\W|_", name.lower())) else f"{role}/{name}"): value
+        for name, value in values.items()
+    }
 
 
 def _length(sample: Iterable[Mapping[str, object] | Rewind], key: str) -> float:

@@ -15,6 +15,7 @@ from typing import Any, TextIO
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from test_event_files import BEGIN, scalar
 from test_json_lines import rows
 from vitalsdsl_files import BinaryFormat, Format, Reading, read, registry
 
@@ -128,6 +129,10 @@ SAMPLES = [
     json.dumps(
         {"max_steps": 9, "log_history": [{"step": s, "loss": s, "grad_norm": "nan"} for s in range(30)]}
     ).encode(),
+    "".join(f"[7]: iteration {s % 21}/ 40 | lm loss: {s}.5E+00 | grad norm: nan |\n" for s in range(40)).encode(),
+    "".join(f"{{'loss': {s}, 'epoch': {s / 9}}}\r {s}%|█ | {s}/40 [00:01<00:02]\n" for s in range(40)).encode(),
+    BEGIN + b"".join(scalar(s % 25, 100.0 + s, "loss", s) for s in range(40)),
+    json.dumps({"loss": [*range(40)], "m": [{"name": "x", "value": 1}]}, indent=1).encode(),
     gzip.compress(b"".join(b"%d,%d\n" % (i, i) if i else b"step,a\n" for i in range(300)), mtime=0),
 ]
 
