@@ -12,8 +12,8 @@ from vitalsdsl_files.format import Format, Reading
 from vitalsdsl_files.lines import lines_of
 from vitalsdsl_files.rows import stepped
 
-NUMBER = r"[-+]?(?:\d+(?:\.\d*)?(?:[eE][-+]?\d+)?|\.\d+(?:[eE][-+]?\d+)?|(?:nan|inf(?:inity)?)(?=m?s\b|(?!\w)))"
-"""A number as C and Python print it. What follows it (a unit, a percent sign) does not belong to it."""
+NUMBER = r"[-+]?(?:\d{1,3}(?:,\d{3})+(?:\.\d*)?(?![\d,])|\d+(?:\.\d*)?(?:[eE][-+]?\d+)?|\.\d+(?:[eE][-+]?\d+)?|(?:nan|inf(?:inity)?)(?=m?s\b|(?!\w)))"
+"""A number as C and Python print it, also with commas between thousands. What follows it (a unit, a percent sign) does not belong to it."""
 
 ALONE = r"(?![\d:]|\.\d|[eE][-+]?\d|[-/]\d)"
 """After a number: it is not the beginning of a date, a time, a version, or of a part of something."""
@@ -79,13 +79,22 @@ def _whole(rows: Iterable[Mapping[str, object]], lines: Lines, reading: Reading)
         yield row
 
 
+def to_float(text: str) -> float:
+    """The number that a NUMBER is.
+
+    >>> to_float("2,097,152"), to_float("-inf")
+    (2097152.0, -inf)
+    """
+    return float(text.replace(",", ""))
+
+
 def pairs(text: str) -> dict[str, float]:
     """The numbers of a text with names before them, as `name: number` or `name=number`. A time of day is no number.
 
     >>> pairs("lr: 1.5e-03, eta: 0:56:09, loss_cls: nan  max_mem=2345M, note: 3 days")
     {'lr': 0.0015, 'loss_cls': nan, 'max_mem': 2345.0}
     """
-    return {name: float(value) for name, value in _PAIR.findall(text) if name.lower() != "eta"}
+    return {name: to_float(value) for name, value in _PAIR.findall(text) if name.lower() != "eta"}
 
 
 def leading(text: str) -> float | None:
@@ -98,4 +107,4 @@ def leading(text: str) -> float | None:
         return float(text)
     except ValueError:
         found = _LEADING.match(text.lstrip())
-    return float(found[0]) if found else None
+    return to_float(found[0]) if found else None

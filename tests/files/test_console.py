@@ -80,6 +80,16 @@ def test_progress_bars_tell_the_steps(tmp_path: Path) -> None:
     assert run.info.notes == (BARS,)
 
 
+def test_bars_glued_to_one_another_tell_the_steps_too(tmp_path: Path) -> None:
+    text = "Loading shards:   0%|   | 0/3 [00:00<?, ?it/s]Loading shards: 100%|███| 3/3 [00:02<00:00,  1.07it/s]\n"
+    for step in range(1, 41):
+        text += bar(step, 40).replace("\r", " ")
+        if step % 10 == 0:
+            text += f"{' ' * 80}{{'loss': 2.5, 'epoch': {step / 16:.2f}}}\n" + bar(step, 40).replace("\r", " ")
+    [run] = runs(tmp_path, text)
+    assert [row[0] for row in rows(run)] == [10, 20, 30, 40]
+
+
 def test_bars_that_do_not_follow_the_rows_tell_nothing(tmp_path: Path) -> None:
     text = "".join(bar(s, 40) for s in range(40)) + "".join(f"\n{{'loss': 2.5, 'epoch': {s / 16}}}" for s in range(9))
     read_rows, notes = one(tmp_path, text + "\n")

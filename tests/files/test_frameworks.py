@@ -98,6 +98,28 @@ def test_mmengine_lines_are_read_and_the_progress_of_a_validation_is_not(tmp_pat
     assert run.info.total_steps == 80000
 
 
+def test_olmo_blocks_are_rows(tmp_path: Path) -> None:
+    text = (
+        "2025-12-12 11:04:38.507\thost:0\tolmo.train:979\tINFO\tPre-train system metrics\n"
+        "    System/Peak GPU Memory (MB)=20,487\n"
+        "2025-12-12 11:05:02.009\thost:0\tolmo.train:979\tINFO\t[step=1/15000,epoch=0]\n"
+        "    optim/total_grad_norm=0.25\n    train/CrossEntropyLoss=nan\n    throughput/total_tokens=2,097,152\n"
+        "2025-12-12 11:05:05.850\thost:0\tolmo.train:979\tINFO\t[step=2/15000,epoch=0]\n"
+        "    train/CrossEntropyLoss=2.5\n    System/Peak GPU Memory (MB)=111,477\n"
+        "2025-12-12 11:05:06.000\thost:0\tolmo.train:979\tINFO\tall-small-ppl-validation\n"
+        "    eval/pile/CrossEntropyLoss=2.75\n"
+    )
+    [run] = runs(tmp_path, text)
+    first, second, third = rows(run)
+    assert first[0] == 1
+    assert isinstance(first[1], dict)
+    assert math.isnan(first[1].pop("train/CrossEntropyLoss"))
+    assert first[1] == {"epoch": 0.0, "optim/total_grad_norm": 0.25, "throughput/total_tokens": 2097152.0}
+    assert second == (2, {"epoch": 0.0, "train/CrossEntropyLoss": 2.5, "System/Peak GPU Memory (MB)": 111477.0})
+    assert third == (2, {"eval/pile/CrossEntropyLoss": 2.75})
+    assert run.info.total_steps == 15000
+
+
 def lines(*objects: dict[str, object]) -> str:
     return "".join(json.dumps(one) + "\n" for one in objects)
 
@@ -197,6 +219,11 @@ def test_the_counters_of_a_prediction_are_no_rows_of_llama_factory(tmp_path: Pat
         ("[2024-01-01 10:00:00] iter=10 loss=2.5 grad norm: 1.5 took 3s", (10, {"loss": 2.5, "grad norm": 1.5})),
         ("epoch: 3|step: 10|act_loss: 0.5|cri_loss: -0.25", (10, {"epoch": 3.0, "act_loss": 0.5, "cri_loss": -0.25})),
         ("Epoch 7: train loss: 0.5, val loss: 0.75", (7, {"epoch": 7.0, "train loss": 0.5, "val loss": 0.75})),
+        (
+            "[rank0]:2024-06-01 10:00:00 - root - INFO - step:  10  loss:  2.5  memory: 10.5GiB(11.1%)  tps: 1,234",
+            (10, {"loss": 2.5, "memory": 10.5, "tps": 1234.0}),
+        ),
+        ("2024-01-01 10:00:00,123 INFO Step: 10, loss: 2.5, lr: 1e-4", (10, {"loss": 2.5, "lr": 1e-4})),
         ("Epoch [10/20], Loss: 0.5, Accuracy: 88.5%", (10, {"epoch": 10.0, "Loss": 0.5, "Accuracy": 88.5})),
     ],
 )

@@ -7,18 +7,19 @@ from collections.abc import Iterator, Mapping
 
 from vitalsdsl_files.epochs import counted_on
 from vitalsdsl_files.format import LAST_RESORT, Reading
-from vitalsdsl_files.printed import ALONE, NUMBER, Lines, Printed
+from vitalsdsl_files.printed import ALONE, NUMBER, Lines, Printed, to_float
 
 _STEP = r"(?:global[ _]?)?(?:steps?|iter(?:ation)?s?)"
 _AT = re.compile(
     rf"(?<![\w./-])({_STEP}|epoch)\b\s*[:=#]?\s*\[?\s*(\d+)(?:\s*(?:/|of)\s*(\d+))?(?![\d.]*[\w])", re.IGNORECASE
 )
 _PAIR = re.compile(
-    rf"(?<![\w./-])([A-Za-z][\w./@-]*(?: [A-Za-z][\w./@-]*){{0,3}}) ?(?:[:=]| is) ?({NUMBER}){ALONE}",
+    rf"(?<![\w./-])([A-Za-z][\w./@-]*(?: [A-Za-z][\w./@-]*){{0,3}})\s?(?:[:=]| is)\s*({NUMBER}){ALONE}",
     re.IGNORECASE,
 )
 _LONGEST = 4096  # a longer line is no line of progress
 _OTHERS = re.compile(r"\[(?:logging|timer|loss_scaler|\w+_optimizer|stage\w+)\.py:|iter time \(s\):")
+_LEVEL = re.compile(r"^(?:(?:INFO|WARNING|DEBUG|ERROR)\b\s*)+")
 _NO_METRIC = re.compile(r"^(?:eta|time|date|elapsed|remaining|pid|rank|seed|port)$", re.IGNORECASE)
 
 
@@ -67,9 +68,9 @@ def _row(text: str, reading: Reading) -> dict[str, object]:
         return {}
     values: dict[str, object] = {}
     for name, value in _PAIR.findall(text):
-        words = " ".join(name.split())
-        if not _AT.match(f"{words} 0") and not _NO_METRIC.match(words):
-            values[words] = float(value)
+        words = " ".join(_LEVEL.sub("", name).split())
+        if not _AT.search(f"{words} 0") and not _NO_METRIC.match(words):
+            values[words] = to_float(value)
     return {**counts, **values} if len(values) >= 2 and _OTHERS.search(text) is None else {}
 
 
