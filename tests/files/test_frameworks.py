@@ -120,6 +120,23 @@ def test_olmo_blocks_are_rows(tmp_path: Path) -> None:
     assert run.info.total_steps == 15000
 
 
+@pytest.mark.parametrize("style", ["5/5 [==========] - 62s 13s/step", "5/5 ━━━━━━━━━━ 62s 13s/step"])
+def test_keras_tells_a_row_an_epoch(tmp_path: Path, style: str) -> None:
+    begun = style.replace("5/5", "1/5")
+    text = "".join(
+        f"Epoch {epoch}/3\n\r{begun} - loss: 9.5 - accuracy: 0.125\r{style} - loss: {epoch}.5 - accuracy: 0.5"
+        f"\r{style} - loss: {epoch}.25 - accuracy: 0.5 - val_loss: nan - val_accuracy: 0.25\n"
+        for epoch in (1, 2)
+    )
+    text += style.replace("5/5", "13/13") + " - loss: 7.5 - accuracy: 0.25\nEpoch 3/3\n" + begun + " - loss: 9.5\n"
+    [run] = runs(tmp_path, text)
+    assert [row[0] for row in rows(run)] == [1, 2]
+    assert isinstance(rows(run)[0][1], dict)
+    assert list(rows(run)[0][1]) == ["epoch", "loss", "accuracy", "val_loss", "val_accuracy"]  # type: ignore[call-overload]
+    assert rows(run)[1][1]["loss"] == 2.25  # type: ignore[index]
+    assert run.info.total_steps == 3
+
+
 def lines(*objects: dict[str, object]) -> str:
     return "".join(json.dumps(one) + "\n" for one in objects)
 
@@ -224,6 +241,7 @@ def test_the_counters_of_a_prediction_are_no_rows_of_llama_factory(tmp_path: Pat
             (10, {"loss": 2.5, "memory": 10.5, "tps": 1234.0}),
         ),
         ("2024-01-01 10:00:00,123 INFO Step: 10, loss: 2.5, lr: 1e-4", (10, {"loss": 2.5, "lr": 1e-4})),
+        ("Epoch [1/10], Step [10/3125], Loss: 2.5", (10, {"epoch": 1.0, "Loss": 2.5})),
         ("Epoch [10/20], Loss: 0.5, Accuracy: 88.5%", (10, {"epoch": 10.0, "Loss": 0.5, "Accuracy": 88.5})),
     ],
 )

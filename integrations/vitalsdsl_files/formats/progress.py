@@ -24,7 +24,8 @@ _NO_METRIC = re.compile(r"^(?:eta|time|date|elapsed|remaining|pid|rank|seed|port
 
 
 class Progress(Printed):
-    """One row for each line with a step (`step`, `iter`, `iteration`, else `epoch`) and two or more other numbers.
+    """One row for each line with a step (`step`, `iter`, `iteration`, else `epoch`) and two or more other numbers, of
+    which the epoch beside a step is one.
 
     Numbers have a name before them, with `:`, `=` or `is`. All lines that are read so are said, as anybody's lines can
     mean anything. A step that begins anew with each epoch is counted on. It is read only where no other format is found.
@@ -59,19 +60,23 @@ def _row(text: str, reading: Reading) -> dict[str, object]:
     if "{" in text or len(text) > _LONGEST:
         return {}
     counts: dict[str, str] = {}
+    length = reading.total_steps
     for found in _AT.finditer(text):
         name = "epoch" if found[1].lower() == "epoch" else "step"
         counts.setdefault(name, found[2])
-        if name == "step" and found[3] and "/" in found[0]:
-            reading.total_steps = float(found[3])
+        if name == "step" and found[3]:
+            length = float(found[3])
     if not counts:
         return {}
+    if len(counts) == 1:  # beside an epoch, it is the length of one
+        reading.total_steps = length
     values: dict[str, object] = {}
     for name, value in _PAIR.findall(text):
         words = " ".join(_LEVEL.sub("", name).split())
         if not _AT.search(f"{words} 0") and not _NO_METRIC.match(words):
             values[words] = to_float(value)
-    return {**counts, **values} if len(values) >= 2 and _OTHERS.search(text) is None else {}
+    told = len(values) + (len(counts) - 1 if values else 0)
+    return {**counts, **values} if told >= 2 and _OTHERS.search(text) is None else {}
 
 
 FORMAT = Progress()
