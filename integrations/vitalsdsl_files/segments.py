@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from array import array
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
@@ -13,8 +14,8 @@ SMALL = 0.05
 """The share of the steps that may be repeated after a resume, and that a new run may begin after the first one did."""
 
 _REWIND = -1
-_PAIRS = 4
-"""How many steps there must be twice, at least, to look like two writers."""
+_SHARED = 4
+"""How many steps there must be again, at least, to look like several writers."""
 
 
 class Track:
@@ -51,20 +52,21 @@ def parts_of(track: Track, mode: str) -> list[Part]:
     A step goes back where it is below an earlier one and its row's metrics had gone further, or the rows after it stay
     below too; a late evaluation does not. With `auto`:
 
-    - steps that nearly all are there twice, close together, with the same metrics, were written by two processes: the
-      first row of each is kept;
+    - steps that nearly all are there twice, or as often as each other, close together, with the same metrics, were
+      written by as many processes: the first row of each is kept;
     - a step that repeats less than 5% of the way so far is a resume: a rewind to just before it;
     - a step that is back at about the first one (within 5% of the way) begins a new run;
     - any other is a rewind too, to an older checkpoint.
 
     `rewind` and `new` take each for that, `ignore` passes rows on as they are.
     """
-    dropped = _written_twice(track) if mode == "auto" else frozenset()
+    dropped, writers = _written_again(track) if mode == "auto" else (frozenset[int](), 1)
     parts = [Part(0, len(track.steps), dropped=dropped)]
     if dropped:
+        times, who = ("twice", "two") if writers == 2 else (f"{writers} times", f"{writers}")
         parts[0].notes.append(
-            f"the same steps with the same metrics are there twice ({len(dropped)} rows), as when two processes write "
-            "one file: the first row of each is read"
+            f"the same steps with the same metrics are there {times} ({len(dropped)} rows), as when {who} processes "
+            "write one file: the first row of each is read"
         )
     backs: list[tuple[int, int]] = []
     for at, newest, step, verdict in _returns(track, dropped, mode):
@@ -128,21 +130,24 @@ def _verdict(first: int, newest: int, step: int) -> str:
     return "new" if step - first <= SMALL * (newest - first) else "rewind"
 
 
-def _written_twice(track: Track) -> frozenset[int]:
-    """The second rows of steps that two processes wrote; none where that is not what the log looks like."""
+def _written_again(track: Track) -> tuple[frozenset[int], int]:
+    """The rows after the first of steps that several processes wrote, and how many those were; none where that is not
+    what the log looks like.
+    """
     if track.rows < len(track.steps) or not _repeats(track):
-        return frozenset()
+        return frozenset(), 1
     seen: dict[tuple[int, int], list[int]] = {}
     for at, key in enumerate(zip(track.steps, track.kinds, strict=True)):
         seen.setdefault(key, []).append(at)
-    pairs = [places for places in seen.values() if len(places) == 2]
-    more = sum(len(places) > 2 for places in seen.values())
-    if len(pairs) < _PAIRS or len(pairs) * 3 < len(seen) * 2 or more > SMALL * len(seen):
-        return frozenset()
-    apart = sorted(second - one for one, second in pairs)
-    if apart[len(apart) // 2] > max(1, track.rows // 8):
-        return frozenset()
-    return frozenset(at for places in seen.values() for at in places[1:])
+    writers = Counter(map(len, seen.values())).most_common(1)[0][0]
+    shared = [places for places in seen.values() if 1 < len(places) <= writers]
+    more = sum(len(places) > writers for places in seen.values())
+    if len(shared) < _SHARED or len(shared) * 3 < len(seen) * 2 or more > SMALL * len(seen):
+        return frozenset(), 1
+    apart = sorted(places[1] - places[0] for places in shared)
+    if apart[len(apart) // 2] > max(1, len(seen) // 4):
+        return frozenset(), 1
+    return frozenset(at for places in seen.values() for at in places[1:]), writers
 
 
 def _repeats(track: Track) -> bool:
@@ -155,4 +160,4 @@ def _repeats(track: Track) -> bool:
             again += 1
         else:
             latest[kind] = step
-    return again >= _PAIRS
+    return again >= _SHARED

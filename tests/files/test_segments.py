@@ -73,6 +73,22 @@ def test_of_two_writers_that_drift_apart_the_first_rows_are_kept(tmp_path: Path)
     assert run.info.notes[-1].startswith("the same steps with the same metrics are there twice (100 rows)")
 
 
+def test_of_eight_writers_the_first_rows_are_kept(tmp_path: Path) -> None:
+    text = "".join(
+        json.dumps({"iteration": 10 * (at - rank % 3), "loss": rank}) + "\n"
+        for at in range(3, 60)
+        for rank in range(8)
+        if at >= 3 + rank % 3
+    )
+    [run] = runs(tmp_path, text)
+    assert [r[0] for r in rows(run)] == [*range(30, 600, 10)]
+    assert run.info.notes[-1].startswith("the same steps with the same metrics are there 8 times (")
+
+
+def test_fourteen_runs_one_after_the_other_are_fourteen_runs(tmp_path: Path) -> None:
+    assert in_short(tmp_path, [*range(0, 100, 10)] * 14) == [[*range(0, 100, 10)]] * 14
+
+
 def test_two_runs_one_after_the_other_are_not_two_writers(tmp_path: Path) -> None:
     assert in_short(tmp_path, [*range(50), *range(50)]) == [[*range(50)], [*range(50)]]
 
