@@ -40,6 +40,7 @@ trials: $(VENV)/dev-installed
 	$(BIN)/python -m tests.trials.kills
 	$(BIN)/python -m tests.trials.extremes
 	$(BIN)/python -m tests.trials.backtests
+	$(BIN)/python -m tests.trials.big_logs
 
 update: $(VENV)/dev-installed
 	$(BIN)/python -m pytest --update
