@@ -120,6 +120,27 @@ def test_olmo_blocks_are_rows(tmp_path: Path) -> None:
     assert run.info.total_steps == 15000
 
 
+def test_bars_with_metrics_are_rows_and_counted_on_through_the_epochs(tmp_path: Path) -> None:
+    text = ""
+    for epoch in range(2):
+        for batch in range(0, 11, 5):
+            drawn = f"\rEpoch {epoch}: {batch * 10:3d}%|██   | {batch}/10 [00:01<00:01,  9.5it/s, v_num=3, loss="
+            text += f"{drawn}9.5]{drawn}{epoch}.5, lr=1e-4]"
+        text += "\rValidation DataLoader 0: 100%|████| 4/4 [00:01<00:00,  9.5it/s]\n"
+    read_rows, notes = one(tmp_path, text)
+    assert read_rows == [
+        (10 * epoch + batch, {"epoch": float(epoch), "loss": epoch + 0.5, "lr": 1e-4})
+        for epoch in range(2)
+        for batch in range(0, 11, 5)
+    ]
+    assert notes == ("the progress bar begins again: its batches are counted on",)
+
+
+def test_the_bars_of_trlx_tell_metrics_before_them(tmp_path: Path) -> None:
+    text = "[losses/total_loss: 1.50 | losses/policy_loss: -0.25]:   3%|▎    | 3/100 [00:01<00:51,  1.5it/s]\n"
+    assert one(tmp_path, text)[0] == [(3, {"losses/total_loss": 1.5, "losses/policy_loss": -0.25})]
+
+
 @pytest.mark.parametrize("style", ["5/5 [==========] - 62s 13s/step", "5/5 ━━━━━━━━━━ 62s 13s/step"])
 def test_keras_tells_a_row_an_epoch(tmp_path: Path, style: str) -> None:
     begun = style.replace("5/5", "1/5")

@@ -18,7 +18,7 @@ _PAIR = re.compile(
     re.IGNORECASE,
 )
 _LONGEST = 4096  # a longer line is no line of progress
-_OTHERS = re.compile(r"\[(?:logging|timer|loss_scaler|\w+_optimizer|stage\w+)\.py:|iter time \(s\):")
+_OTHERS = re.compile(r"\[(?:logging|timer|loss_scaler|\w+_optimizer|stage\w+)\.py:|iter time \(s\):|\d%\|")
 _LEVEL = re.compile(r"^(?:(?:INFO|WARNING|DEBUG|ERROR)\b\s*)+")
 _NO_METRIC = re.compile(r"^(?:eta|time|date|elapsed|remaining|pid|rank|seed|port)$", re.IGNORECASE)
 
