@@ -22,7 +22,13 @@ STEP_KEYS = (
     "num_updates",
     "current_steps",
     "global_step/max_steps",
+    "training/global_step",
+    "time/total_timesteps",
+    "total_timesteps",
+    "timesteps_total",
+    "training_iteration",
     "epoch",
+    "episode",
 )
 """The keys that are taken for the step, the first that is there; `epoch` only where it is whole numbers throughout."""
 

@@ -115,3 +115,14 @@ def test_appended_keras_runs_are_runs_of_their_own(tmp_path: Path) -> None:
     assert [r.info.name for r in found] == ["training.log", "training.log#2", "training.log#3"]
     assert [[r[0] for r in rows(run)] for run in found] == [[*range(6)], [*range(4)], [*range(3)]]
     assert found[1].info.notes[-1] == "the step goes back from 5 to 0, read as the begin of a new run"
+
+
+def test_the_progress_of_reinforcement_learning_is_read_by_its_time_steps(tmp_path: Path) -> None:
+    text = "rollout/ep_rew_mean,time/iterations,time/total_timesteps,train/loss\n10.5,1,2048,\n11.5,2,4096,0.5\n"
+    assert one(tmp_path, text) == (
+        [
+            (2048, {"rollout/ep_rew_mean": 10.5, "time/iterations": 1.0}),
+            (4096, {"rollout/ep_rew_mean": 11.5, "time/iterations": 2.0, "train/loss": 0.5}),
+        ],
+        ("the step is read from `time/total_timesteps`",),
+    )
