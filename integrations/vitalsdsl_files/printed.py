@@ -20,7 +20,7 @@ ALONE = r"(?![\d:]|\.\d|[eE][-+]?\d|[-/]\d)"
 
 _LEADING = re.compile(NUMBER, re.IGNORECASE)
 _PAIR = re.compile(
-    rf"(?<![\w./@%\](-])([A-Za-z][\w./@%()-]*)\s*[:=]\s*({NUMBER}){ALONE}(?! (?:days?|hours?)\b)",
+    rf"(?<![\w./@%\]()-])([A-Za-z][\w./@%()-]*)\s*[:=]\s*({NUMBER}){ALONE}(?! (?:days?|hours?)\b)",
     re.IGNORECASE,
 )
 _ESCAPES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|\x08")

@@ -8,8 +8,10 @@ from collections.abc import Iterator, Mapping
 from vitalsdsl_files.format import LAST_RESORT, Reading
 from vitalsdsl_files.printed import Lines, Printed, pairs
 
-_BAR = re.compile(r"([^%\r\n]*?)\d+%\|[^|]*\| *(\d+)/(\d+) \[([^\]]*)\]")
+_BAR = re.compile(r"\d+%\|[^|]*\| *(\d{1,18})/(\d{1,18}) \[([^\]]*)\]")
 _EPOCH = re.compile(r"\bepoch\W{0,3}(\d+)", re.IGNORECASE)
+_BEFORE = 1000
+"""How much before a bar belongs to it, in characters."""
 _NO_METRIC = frozenset({"v_num", "epoch", "step"})
 
 
@@ -32,7 +34,11 @@ class Bars(Printed):
         for text in lines:
             if "%|" not in text:
                 continue
-            for before, drawn, of, behind in _BAR.findall(text):
+            ended = 0
+            for bar in _BAR.finditer(text):
+                drawn, of, behind = bar.groups()
+                before = text[max(ended, bar.start() - _BEFORE) : bar.start()]
+                ended = bar.end()
                 values = {**pairs(before), **pairs(behind)}
                 metrics = {name: value for name, value in values.items() if name not in _NO_METRIC}
                 if not metrics:

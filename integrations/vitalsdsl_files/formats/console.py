@@ -16,7 +16,9 @@ from vitalsdsl_files.rows import STEP_KEYS, whole
 
 _QUOTE = "['\"‘’“”]"
 _FIRST = "['‘’]"  # a dict with double quotes is JSON, and read as such
-_TOKEN = re.compile(rf"(\{{\s*{_FIRST}[^{{}}]*\}})|(?:^|(?<=[\s}}]))\d+%(?:\|[^|]*\|)?\s*(\d+)/(\d+)\s*\[")
+_TOKEN = re.compile(
+    rf"(\{{\s*{_FIRST}[^{{}}]*\}})|(?:^|(?<=[\s}}]))\d+%(?:\|[^|]*\|)?\s*(\d{{1,18}})/(\d{{1,18}})\s*\["
+)
 _OPEN = re.compile(rf"\{{\s*{_FIRST}[^{{}}]*$")
 _ITEM = re.compile(
     rf"{_QUOTE}([^'\"‘’“”]+){_QUOTE}\s*:\s*(?:{_QUOTE}([^'\"‘’“”]*){_QUOTE}|(?:[\w.]+\()?({NUMBER}))", re.IGNORECASE

@@ -12,7 +12,7 @@ from vitalsdsl_files.printed import Lines, Printed, leading, pairs
 _INNER = re.compile(r"\bepoch (\d+):\s+\d+ / \d+ (?=\w+=)")
 _SUMMARY = re.compile(r"\bepoch (\d+) \|(?: valid on '([^']+)' subset \|)?(?= *\w+ )")
 _CELL = re.compile(r"^\s*(\w+)\s+(\S+)\s*$")
-_OBJECT = re.compile(r'\{"epoch":.*\}')
+_OBJECT = re.compile(r'\{"epoch":[^{}]{0,8000}\}')
 
 
 class Fairseq(Printed):
@@ -25,9 +25,9 @@ class Fairseq(Printed):
     name = "fairseq text"
     priority = 5
     marks = re.compile(
-        r"epoch \d+:\s+\d+ / \d+ \w+=[^\n]*\bnum_updates="
-        r"|\| +epoch \d+ \|[^\n]*\bnum_updates +\d"
-        r'|\{"epoch":[^\n]*"(?:\w+_)?num_updates": *"?\d'
+        r"epoch \d+:\s+\d+ / \d+ \w+=[^\n]{0,1000}\bnum_updates="
+        r"|\| +epoch \d+ \|[^\n]{0,1000}\bnum_updates +\d"
+        r'|\{"epoch":[^\n]{0,1000}"(?:\w+_)?num_updates": *"?\d'
     )
 
     def rows(self, lines: Lines, reading: Reading) -> Iterator[Mapping[str, object]]:

@@ -9,7 +9,7 @@ from vitalsdsl_files.format import Reading
 from vitalsdsl_files.printed import Lines, Printed, pairs
 
 _LINE = re.compile(
-    r"\b(Epoch|Iter)(?:\((train|val|test)\))?\s*\[\s*(\d+)(?:\s*/\s*(\d+))?\](?:\s*\[\s*(\d+)(?:\s*/\s*(\d+))?\])?\s+(?=\S)"
+    r"\b(Epoch|Iter)(?:\((train|val|test)\))?\s*\[\s*(\d{1,9})(?:\s*/\s*(\d{1,9}))?\](?:\s*\[\s*(\d{1,9})(?:\s*/\s*(\d{1,9}))?\])?\s+(?=\S)"
 )
 _NO_METRIC = frozenset({"time", "data_time", "memory"})
 
@@ -23,7 +23,7 @@ class MMLab(Printed):
 
     name = "OpenMMLab text"
     marks = re.compile(
-        r"\bEpoch(?:\(\w+\))?\s*\[\d+\]\[\s*\d+/\d+\]\s+[^\n]*\w: |\bIter(?:\(\w+\))?\s*\[\s*\d+/\d+\]\s+[^\n]*\w: "
+        r"\bEpoch(?:\(\w+\))?\s*\[\d+\]\[\s*\d+/\d+\]\s+[^\n]{0,2000}\w: |\bIter(?:\(\w+\))?\s*\[\s*\d+/\d+\]\s+[^\n]{0,2000}\w: "
     )
 
     def rows(self, lines: Lines, reading: Reading) -> Iterator[Mapping[str, object]]:

@@ -25,7 +25,7 @@ class NanoGpt(Printed):
     name = "nanoGPT text"
     marks = re.compile(
         r"(?:^|[\s\]>])(?:(?:iter|step)\s+\d+:\s+(?:train |val )?loss\b"
-        r"|step:\d+(?:/\d+)?\s+(?:\w+:\S*\s+)*(?:train_|val_)?loss:)"
+        r"|step:\d+(?:/\d+)?[ \t]+(?:\w+:\S*[ \t]+){0,20}(?:train_|val_)?loss:)"
     )
 
     def rows(self, lines: Lines, reading: Reading) -> Iterator[Mapping[str, object]]:

@@ -17,6 +17,7 @@ from vitalsdsl_files.protobuf import BYTES, FIXED32, FIXED64, VARINT, fields, si
 _START = 1
 _PACKED = {5: "f", 6: "d"}
 _CONTENT = {1: "f", 2: "d", 3: "i", 9: "q", 19: "e"}
+_LARGEST = 2**53
 _VS_SAMPLES = " vs samples"
 
 
@@ -56,7 +57,8 @@ def _rows(events: Iterator[_Event], reading: Reading) -> Iterator[Row | Rewind]:
         if event.starts or event.step != step or any(tag in values for tag, _ in event.scalars):
             if values:
                 yield Row(step, values, time)
-            values, step, time = {}, event.step, event.time
+            values, step = {}, event.step
+            time = event.time if math.isfinite(event.time) else math.nan
             if event.starts:
                 yield Rewind(event.step - 1)
         for tag, value in event.scalars:
@@ -81,7 +83,7 @@ def _events(file: BinaryIO, reading: Reading) -> Iterator[_Event]:
             event = _event(data)
             if event.starts and not (logged or event.step > 0):
                 continue  # a session that starts at step 0 throws nothing away
-            if not event.scalars and not event.starts:
+            if (not event.scalars and not event.starts) or abs(event.step) > _LARGEST:
                 continue
             logged = True
             latest = event.time = max(latest, event.time) if math.isfinite(event.time) else latest
