@@ -40,6 +40,7 @@ trials: $(VENV)/dev-installed
 	$(BIN)/python -m tests.trials.kills
 	$(BIN)/python -m tests.trials.extremes
 	$(BIN)/python -m tests.trials.backtests
+	$(BIN)/python -m tests.trials.detection --policy pack:core
 
 update: $(VENV)/dev-installed
 	$(BIN)/python -m pytest --update

@@ -92,3 +92,27 @@ def hang(draft: Draft, hours: float = 3.0, onset: int | None = None) -> Span:
     start = draft.onset(onset, 2)
     draft.jumps[start + 1] = hours * 3600
     return start, start + 1
+
+
+@curve(length=20_000)
+def healthy_machine(draft: Draft) -> Span:
+    """A sound machine: step_time scatters by 2 %, each 500 steps one is three times as long (an evaluation, a
+    checkpoint); 2 % of a step waits for data; memory is a saw; ranks differ by 2 %; GPUs at 60..70 °C, 95 % busy.
+    """
+    pauses = np.where(draft.t % 500 == 499, 3.0, 1.0)
+    _speed(draft, pauses)
+    _memory(draft, np.zeros(draft.length))
+    draft.series["mem/reserved"] = np.full(draft.length, 2.0**30 * 52)
+    draft.series["mem/retries"] = np.zeros(draft.length)
+    draft.series["mem/ooms"] = np.zeros(draft.length)
+    draft.series["mem/frag"] = draft.every(100, np.clip(0.08 + 0.01 * draft.gauss("frag"), 0, 1))
+    draft.series["data_frac"] = 0.02 * np.exp(0.1 * draft.gauss("data"))
+    draft.series["data_time"] = draft.series["data_frac"] * draft.seconds
+    median = SECONDS * np.exp(0.005 * draft.gauss("median"))
+    draft.series["rank/step_time_med"] = draft.every(100, median)
+    draft.series["rank/step_time_max"] = draft.every(100, median * (1.02 + 0.005 * np.abs(draft.gauss("slowest"))))
+    for gpu in range(2):
+        draft.series[f"gpu/{gpu}/temp"] = draft.every(100, 65 + 1.5 * draft.gauss(f"temp{gpu}"))
+        draft.series[f"gpu/{gpu}/util"] = draft.every(100, np.clip(95 + 1.5 * draft.gauss(f"util{gpu}"), 0, 100))
+        draft.series[f"gpu/{gpu}/throttle"] = draft.every(100, np.zeros(draft.length))
+    return None

@@ -115,3 +115,33 @@ def dpo_displacement(draft: Draft, onset: int | None = None) -> Span:
     draft.series["rewards/margins"] = 0.52 * climb + 0.01 * draft.gauss("margins")
     draft.series["rewards/accuracies"] = np.clip(0.5 + 0.4 * climb + 0.03 * draft.gauss("accuracies"), 0, 1)
     return start, draft.length - 1
+
+
+@curve(length=6000)
+def healthy_rl(draft: Draft) -> Span:
+    """Reinforcement in good health: a reward that rises and settles, kl up to 0.05 nats, entropy from 3 to 2 nats, answers
+    of 300 tokens; one group in ten without a spread of rewards; rollout and trainer agree to 1 %."""
+    _policy_gradient(draft)
+    draft.series["reward_std"] = 0.3 * np.exp(0.1 * draft.gauss("reward_std"))
+    draft.series["frac_reward_zero_std"] = np.clip(0.1 + 0.03 * draft.gauss("zero_std"), 0, 1)
+    draft.series["clip_ratio/region_mean"] = np.clip(0.02 + 0.005 * draft.gauss("clip_ratio"), 0, 1)
+    draft.series["sampling/sampling_logp_difference/mean"] = 0.01 * np.exp(0.1 * draft.gauss("difference"))
+    draft.series["sampling/importance_sampling_ratio/mean"] = 1 + 0.01 * draft.gauss("ratio")
+    draft.series["critic/vf_explained_var"] = 0.7 + 0.03 * draft.gauss("explained")
+    gold = 1 - np.exp(-draft.t / 1500) + 0.05 * draft.gauss("gold")
+    draft.series["eval/gold_score"] = draft.every(EVALUATIONS, gold)
+    return None
+
+
+@curve(length=3000)
+def healthy_dpo(draft: Draft) -> Span:
+    """Preference training in good health: margins from 0 to 1.5, accuracies from 0.5 to 0.8, the logps of the preferred
+    answers hardly lower (-3.9 to -4.3 nats)."""
+    draft.only("grad_norm", "lr")
+    climb = 1 - np.exp(-draft.t / 700)
+    draft.series["loss"] = np.log(2) - 0.25 * climb + 0.02 * draft.gauss("loss")
+    draft.series["logps/chosen"] = -3.9 - 0.4 * climb + 0.05 * draft.gauss("chosen")
+    draft.series["logps/rejected"] = -4.0 - 2.5 * climb + 0.05 * draft.gauss("rejected")
+    draft.series["rewards/margins"] = 1.5 * climb + 0.05 * draft.gauss("margins")
+    draft.series["rewards/accuracies"] = np.clip(0.5 + 0.3 * climb + 0.03 * draft.gauss("accuracies"), 0, 1)
+    return None
