@@ -41,6 +41,7 @@ trials: $(VENV)/dev-installed
 	$(BIN)/python -m tests.trials.extremes
 	$(BIN)/python -m tests.trials.backtests
 	$(BIN)/python -m tests.trials.detection --policy pack:core
+	$(BIN)/python -m tests.trials.mutants
 
 update: $(VENV)/dev-installed
 	$(BIN)/python -m pytest --update
