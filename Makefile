@@ -41,6 +41,8 @@ trials: $(VENV)/dev-installed
 	$(BIN)/python -m tests.trials.extremes
 	$(BIN)/python -m tests.trials.backtests
 	$(BIN)/python -m tests.trials.big_logs
+	$(BIN)/python -m tests.trials.detection --policy pack:default
+	$(BIN)/python -m tests.trials.mutants
 
 update: $(VENV)/dev-installed
 	$(BIN)/python -m pytest --update

@@ -20,7 +20,7 @@ from vitalsdsl.suite import Expected, Suite, Test, load_tests
 from vitalsdsl.verdict import RuleState, Transition
 from vitalsdsl.warmup import Earliest
 
-__all__ = ["Expected", "Reader", "Result", "Suite", "Test", "load_tests", "run_tests", "tested_rules"]
+__all__ = ["Expected", "Reader", "Result", "Suite", "Test", "load_tests", "run_test", "run_tests", "tested_rules"]
 
 Reader = Callable[[str], "Iterable[Row | Rewind]"]
 
@@ -95,7 +95,7 @@ def run_tests(suite: Suite, read: Reader) -> list[Result]:
               for name in test.places if not reads[key].takes(name)]  # fmt: skip
     if unread:
         raise PolicyError(unread)
-    return [_run(suite, test, loaded[key], reads[key], read) for test, key in zip(suite.tests, keys)]
+    return [run_test(suite, test, loaded[key], read, reads[key]) for test, key in zip(suite.tests, keys)]
 
 
 def _unread(name: str, test: Test, reads: Reads) -> Diagnostic:
@@ -116,7 +116,12 @@ def _unread(name: str, test: Test, reads: Reads) -> Diagnostic:
     return Diagnostic("V085", Severity.ERROR, message, test.places[name], "read by nothing", (help_,))
 
 
-def _run(suite: Suite, test: Test, policy: LoadedPolicy, reads: Reads, read: Reader) -> Result:
+def run_test(suite: Suite, test: Test, policy: LoadedPolicy, read: Reader, reads: Reads | None = None) -> Result:
+    """Run one test of a suite under a policy, which need not be the suite's own; `reads` is what that policy reads.
+
+    Raises VitalsError where a recorded run cannot be used.
+    """
+    reads = Reads(policy.policy) if reads is None else reads
     stream = Stream(policy.policy, test.name, policy.digest, keep_all=True)
     known: set[str] = set()
     transitions: list[Transition] = []

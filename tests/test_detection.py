@@ -1,0 +1,139 @@
+"""What is measured of policies on generated runs: that it is measured rightly, and a quick slice of it on a shipped pack."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.detecting.cases import QUICK, SUITES, Case
+from tests.detecting.judging import Outcome, judge
+from tests.detecting.measured import measured, noted
+from tests.detecting.tables import TABLES, false_alarms, latencies, of_bloom, table, too_severe
+from vitalsdsl import Level, load
+from vitalsdsl.generate import curves
+from vitalsdsl.packs import packs
+from vitalsdsl.policy import LoadedPolicy
+
+PACK = "default" if "default" in packs() else "core"
+
+SIMPLE = load("simple", text="""
+policy simple
+metric loss = "loss"
+metric kl = "kl" optional
+rule over "loss over 100" { when loss > 100 -> yellow -> orange after 10 steps }
+rule late "past step 1000" { when loss > 0 and step >= 1000 -> yellow }
+rule far "kl over 5" { when kl > 5 -> red }
+""")  # fmt: skip
+
+
+def case(curve: str, stride: int = 1, **parameters: object) -> Case:
+    return Case("any", curve, curve, 1, stride, {"length": 2000, **parameters})
+
+
+def test_an_alarm_is_counted_at_its_level_and_its_delay_is_in_steps_from_the_onset() -> None:
+    high = judge(case("bad_batches", steps=100, height=200.0, onset=500), SIMPLE)
+    assert [(a.step, a.rule, a.level) for a in high.alarms] == [
+        (500, "over", Level.YELLOW),
+        (510, "over", Level.ORANGE),
+        (1000, "late", Level.YELLOW),
+    ]
+    assert high.delay(Level.YELLOW) == 0 and high.delay(Level.ORANGE) == 10 and high.delay(Level.RED) is None
+    assert high.highest is Level.ORANGE and high.most is Level.YELLOW
+    (row,) = too_severe([high])
+    assert row == {"stride": 1, "group": "bad_batches", "runs": 1, "seen": 1, "too_severe": 1, "by": {"over": 1}}
+
+
+def test_an_alarm_before_the_onset_does_not_find_the_incident() -> None:
+    # `late` is yellow from step 1000, 500 steps before the incident, and shows nothing of it.
+    early = judge(case("spike_pathological", onset=1500), SIMPLE)
+    (row,) = latencies([early])
+    assert (row["found"], row["alarm_before_onset"], row["wanted"]) == (0, 1, "orange")
+
+
+def test_rates_are_alarms_per_100_000_steps_of_the_runs_that_log_what_the_rule_reads() -> None:
+    # Two runs of 2000 steps with one alarm each of `late`: 2 in 4000 steps are 50 in 100,000. `far` never had a kl to read.
+    found = measured(SIMPLE, [judge(case("healthy"), SIMPLE), judge(case("healthy_sft"), SIMPLE)])
+    assert found["digest"] == SIMPLE.digest
+    assert found["rules"]["late"]["1"] == {"steps": 4000, "yellow": 50.0, "orange": 0.0, "red": 0.0}
+    assert found["rules"]["over"]["1"]["yellow"] == 0.0
+    assert "far" not in found["rules"]
+
+
+def test_a_rule_is_measured_over_the_steps_of_its_own_runs_only() -> None:
+    outcomes = [judge(case("healthy"), SIMPLE), judge(case("healthy_rl", length=1000), SIMPLE)]
+    assert measured(SIMPLE, outcomes)["rules"]["far"]["1"]["steps"] == 1000
+
+
+def test_steps_are_counted_in_the_runs_own_steps_at_every_stride() -> None:
+    thick, thin = judge(case("healthy"), SIMPLE), judge(case("healthy", 50), SIMPLE)
+    assert thick.steps == thin.steps == 2000
+
+
+def test_an_incident_that_a_policy_cannot_see_is_left_out() -> None:
+    unseen = judge(case("moe_collapse"), SIMPLE)
+    assert unseen.blind and latencies([unseen]) == []
+
+
+def test_false_alarms_are_told_by_rule_and_in_all_and_by_group() -> None:
+    rows = false_alarms([judge(case("healthy"), SIMPLE), judge(case("healthy_sft", 10), SIMPLE)])
+    late = [r for r in rows if r["rule"] == "late"]
+    assert [(r["stride"], r["alarms"], r["runs"], r["per_100k"]) for r in late] == [(1, 1, 1, 50.0), (10, 1, 1, 50.0)]
+    assert {r["group"] for r in rows} == {"all", "healthy", "healthy_sft"}
+
+
+def test_what_was_measured_of_a_pack_takes_the_place_of_what_was_before(tmp_path: Path) -> None:
+    file = tmp_path / "measured.json"
+    file.write_text(json.dumps({"simple": {"digest": "old"}, "other": {"digest": "kept"}}))
+    noted(file, SIMPLE, [judge(case("healthy", 10), SIMPLE)])
+    found = json.loads(file.read_text())
+    assert found["other"] == {"digest": "kept"} and found["simple"]["digest"] == SIMPLE.digest
+
+
+def test_every_incident_that_shows_in_a_metric_is_in_the_suite() -> None:
+    wanted = {n for n, c in curves().items() if c.shows and c.kind != "healthy"}
+    assert {c.curve for c in SUITES["latency"](QUICK)} == wanted - {"bloom_31219"}
+    assert {c.curve for c in SUITES["healthy"](QUICK)} == {n for n, c in curves().items() if c.kind == "healthy"}
+
+
+@pytest.fixture(scope="module")
+def pack() -> LoadedPolicy:
+    return load(f"pack:{PACK}")
+
+
+@pytest.fixture(scope="module")
+def slice_(pack: LoadedPolicy) -> dict[str, list[Outcome]]:
+    """Each suite at a stride of 50 with its first seeds, and BLOOM's spike at every step."""
+    found: dict[str, list[Outcome]] = {}
+    for suite, cases in SUITES.items():
+        wanted = [c for c in cases(QUICK) if c.stride == (1 if suite == "bloom" else 50)]
+        found[suite] = [judge(c, pack) for c in (wanted[:1] if suite == "bloom" else wanted)]
+    return found
+
+
+def test_healthy_runs_stay_below_orange(slice_: dict[str, list[Outcome]]) -> None:
+    loud = {o.case: o.alarms for o in slice_["healthy"] if o.highest >= Level.ORANGE}
+    assert not loud
+
+
+def test_benign_spikes_stay_yellow(slice_: dict[str, list[Outcome]]) -> None:
+    assert not {o.case: o.alarms for o in slice_["benign"] if o.highest > Level.YELLOW}
+
+
+@pytest.mark.parametrize("curve", ["nan_at", "hf_nan_filtered", "grad_surge", "accum_x8", "slow_divergence"])
+def test_what_is_plain_to_see_is_orange(curve: str, slice_: dict[str, list[Outcome]]) -> None:
+    (seen,) = [o for o in slice_["latency"] if o.case.curve == curve]
+    assert seen.first(Level.ORANGE) is not None
+
+
+def test_the_spike_of_bloom_is_seen_and_is_not_red(slice_: dict[str, list[Outcome]]) -> None:
+    (yellow,) = [row for row in of_bloom(slice_["bloom"]) if row["level"] == "yellow"]
+    assert yellow["found"] == 1
+    assert all(o.highest < Level.RED for o in slice_["bloom"])
+
+
+def test_tables_can_be_printed(slice_: dict[str, list[Outcome]]) -> None:
+    for suite, outcomes in slice_.items():
+        lines = table(TABLES[suite](outcomes)).splitlines()
+        assert len(lines) > 1 and lines[0].startswith(("stride", "curve"))
