@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.detecting.cases import QUICK, SUITES, Case
+from tests.detecting.cases import HEIGHTS, QUICK, SUITES, Case
 from tests.detecting.judging import Outcome, judge
 from tests.detecting.measured import measured, noted
 from tests.detecting.tables import TABLES, false_alarms, latencies, of_bloom, table, too_severe
@@ -83,6 +83,13 @@ def test_false_alarms_are_told_by_rule_and_in_all_and_by_group() -> None:
     assert {r["group"] for r in rows} == {"all", "healthy", "healthy_sft"}
 
 
+def test_a_run_that_a_policy_knows_nothing_of_makes_no_rate_smaller() -> None:
+    rows = false_alarms(
+        [judge(case("healthy"), SIMPLE), judge(case("healthy_dpo"), load("p", text="when kl > 5 -> red"))]
+    )
+    assert {row["steps"] for row in rows} == {2000}
+
+
 def test_what_was_measured_of_a_pack_takes_the_place_of_what_was_before(tmp_path: Path) -> None:
     file = tmp_path / "measured.json"
     file.write_text(json.dumps({"simple": {"digest": "old"}, "other": {"digest": "kept"}}))
@@ -102,26 +109,31 @@ def pack() -> LoadedPolicy:
     return load(f"pack:{PACK}")
 
 
+PLAIN = ("nan_at", "hf_nan_filtered", "grad_surge", "accum_x8", "slow_divergence")
+
+
 @pytest.fixture(scope="module")
 def slice_(pack: LoadedPolicy) -> dict[str, list[Outcome]]:
-    """Each suite at a stride of 50 with its first seeds, and BLOOM's spike at every step."""
-    found: dict[str, list[Outcome]] = {}
-    for suite, cases in SUITES.items():
-        wanted = [c for c in cases(QUICK) if c.stride == (1 if suite == "bloom" else 50)]
-        found[suite] = [judge(c, pack) for c in (wanted[:1] if suite == "bloom" else wanted)]
-    return found
+    """Of each suite the first seeds at a stride of 50, the higher benign spikes, what is plain to see among the incidents;
+    and BLOOM's spike at every step of a shorter run."""
+    wanted: dict[str, list[Case]] = {
+        suite: [c for c in cases(QUICK) if c.stride == 50] for suite, cases in SUITES.items()
+    }
+    wanted["benign"] = [c for c in wanted["benign"] if c.parameters["height"] == max(HEIGHTS)]
+    wanted["latency"] = [c for c in wanted["latency"] if c.curve in PLAIN]
+    wanted["bloom"] = [Case("bloom", "bloom_31219", "bloom_31219", 0, 1, {"length": 1000})]
+    return {suite: [judge(case, pack) for case in cases] for suite, cases in wanted.items()}
 
 
 def test_healthy_runs_stay_below_orange(slice_: dict[str, list[Outcome]]) -> None:
-    loud = {o.case: o.alarms for o in slice_["healthy"] if o.highest >= Level.ORANGE}
-    assert not loud
+    assert not [(o.case, o.alarms) for o in slice_["healthy"] if o.highest >= Level.ORANGE]
 
 
 def test_benign_spikes_stay_yellow(slice_: dict[str, list[Outcome]]) -> None:
-    assert not {o.case: o.alarms for o in slice_["benign"] if o.highest > Level.YELLOW}
+    assert not [(o.case, o.alarms) for o in slice_["benign"] if o.highest > Level.YELLOW]
 
 
-@pytest.mark.parametrize("curve", ["nan_at", "hf_nan_filtered", "grad_surge", "accum_x8", "slow_divergence"])
+@pytest.mark.parametrize("curve", PLAIN)
 def test_what_is_plain_to_see_is_orange(curve: str, slice_: dict[str, list[Outcome]]) -> None:
     (seen,) = [o for o in slice_["latency"] if o.case.curve == curve]
     assert seen.first(Level.ORANGE) is not None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -192,3 +193,43 @@ def test_a_policy_is_replayed_with_rewinds_and_without() -> None:
 def test_what_cannot_be_made_is_refused_in_a_line(asked: dict[str, object], said: str) -> None:
     with pytest.raises(UsageError, match=said):
         generate.make(**asked)
+
+
+PAGE = Path(__file__).parents[1] / "docs" / "curves.md"
+HEAD = """# Generated runs
+
+`vitalsdsl.generate` makes runs that never were: healthy ones, and one for each known way to go wrong, with the truth about each. For
+choosing thresholds, for tests of rules, and for knowing what a policy would have said and when.
+
+```python
+import vitalsdsl as vitals
+from vitalsdsl import generate
+
+run = generate.make("grad_surge", seed=1, length=3000, stride=10)   # the same run for the same arguments
+run.truth                                       # kind, onset, end, the level to reach, the level not to exceed, where it shows
+run.series["grad_norm"], run.steps, run.times   # columns; masked where a row has no point
+run.replay(vitals.load("pack:default"))         # transitions
+```
+
+`stride` thins a run to every so-manieth step without changing its points, `noise` sets the standard deviation of the loss, and each
+curve has parameters of its own. A new curve is a function in a file of `vitalsdsl/generate/families`. In the formulas t is the step and ε
+white noise of variance 1; levels are what a good policy reaches at least, and what is not yet too severe.
+
+This page is made of the curves: `python -m pytest tests/test_generate.py --update`.
+"""
+
+
+def page() -> str:
+    lines = [HEAD]
+    for name, curve in CURVES.items():
+        levels = "healthy" if curve.kind == "healthy" else f"{curve.kind}; {curve.level.word} to {curve.most.word}"
+        given = ", ".join(f"{key}={value}" for key, value in curve.parameters.items() if value is not None)
+        lines += [f"## {name}", "", f"*{levels}*; {curve.length:,} steps" + (f"; {given}" if given else "") + ".", ""]
+        lines += [curve.text, ""]
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def test_the_page_is_made_from_the_curves(update: bool) -> None:
+    if update:
+        PAGE.write_text(page(), "utf-8")
+    assert PAGE.read_text("utf-8") == page()

@@ -127,3 +127,8 @@ def test_the_mean_of_the_whole_run_does_not_pass_for_its_last_loss() -> None:
     loaded = load("p", text='use "pack:names"\nwhen loss > 3 -> yellow')
     rows = [{"step": 0, "loss": 1.0}, {"step": 10, "train_loss": 4.0, "train/train_loss": 4.0}]
     assert replay(loaded, rows) == []
+
+
+def test_all_shipped_packs_fit_into_one_policy() -> None:
+    uses = "\n".join(f'use "pack:{name}"' for name, package in found.packs().items() if package == "vitalsdsl_rules")
+    assert read("p", text=uses)[1] == []

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from vitalsdsl import generate
@@ -44,6 +44,11 @@ class Scale:
     incidents: int = 5
     bloom: int = 20
     strides: tuple[int, ...] = STRIDES
+
+    def part(self, share: float) -> Scale:
+        """A share of the runs of each suite, one at least: the first seeds."""
+        counts = {name: max(1, round(share * count)) for name, count in vars(self).items() if name != "strides"}
+        return replace(self, **counts)
 
 
 QUICK = Scale(lm=4, sft=2, base=6, others=1, benign=1, incidents=1, bloom=3)

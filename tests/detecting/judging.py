@@ -10,7 +10,7 @@ from tests.detecting.cases import Case
 from vitalsdsl.logged import Reads
 from vitalsdsl.points import Rewind
 from vitalsdsl.policy import LoadedPolicy, load
-from vitalsdsl.rules import Level
+from vitalsdsl.rules import Level, Rule
 from vitalsdsl.stream import Stream
 
 SLACK = 1000
@@ -67,18 +67,20 @@ class Outcome:
 def judge(case: Case, policy: LoadedPolicy) -> Outcome:
     """Run a case under a policy."""
     run = case.run()
+    names = {rule.name for rule in policy.policy.of(Rule)}
+    read = [metric for metric in Reads(policy.policy).metrics if names & set(metric.readers)]
     stream = Stream(policy.policy, case.curve, policy.digest, keep_all=bool(run.rewinds))
     transitions = []
     known: set[str] = set()
-    for count, event in enumerate(run.rows()):
+    is_read = any(metric.takes(name) for metric in read for name in run.series)
+    for count, event in enumerate(run.rows() if is_read else ()):
         transitions += stream.rewind(event.step) if isinstance(event, Rewind) else stream.push_row(event)
         if count % 200 == 0:
             known |= _known(stream, known)
     transitions += stream.finish()
     known |= _known(stream, known)
     alarms = tuple(Alarm(t.step, t.rule, t.to) for t in transitions if t.to > t.from_)
-    reads = Reads(policy.policy)
-    blind = bool(run.truth.shows) and not any(reads.takes(name) for name in run.truth.shows)
+    blind = bool(run.truth.shows) and not any(metric.takes(name) for metric in read for name in run.truth.shows)
     steps = int(run.steps.max() - run.steps.min()) + case.stride if len(run.steps) else 0
     truth = run.truth
     return Outcome(case, steps, alarms, frozenset(known), truth.level, truth.most, truth.onset, truth.end, blind)

@@ -32,7 +32,7 @@ def measured(policy: LoadedPolicy, outcomes: Sequence[Outcome]) -> dict[str, Any
     curves: dict[str, int] = defaultdict(int)
     for outcome in outcomes:
         stride = outcome.case.stride
-        if stride == outcomes[0].case.stride:
+        if stride == outcomes[0].case.stride and outcome.known:
             curves[outcome.case.curve] += 1
         for rule in outcome.known:
             steps[rule, stride] += outcome.steps

@@ -21,9 +21,10 @@ def rate(count: int, steps: int) -> float:
 
 
 def false_alarms(outcomes: Sequence[Outcome]) -> list[dict[str, Any]]:
-    """Of healthy runs, by stride: each rule's alarms by level, and all together, each in all groups."""
+    """Of healthy runs, by stride: each rule's alarms by level, and all together, each in all groups. Runs of which the
+    policy knows nothing are no evidence, and left out."""
     rows = []
-    for stride, of_stride in _by(outcomes, lambda o: o.case.stride):
+    for stride, of_stride in _by([o for o in outcomes if o.known], lambda o: o.case.stride):
         steps = sum(o.steps for o in of_stride)
         rows += _alarm_rows(of_stride, {"stride": stride, "group": "all"}, steps)
         for group, own in _by(of_stride, lambda o: o.case.group):
@@ -103,7 +104,7 @@ TABLES = {"healthy": false_alarms, "benign": too_severe, "latency": latencies, "
 
 
 def table(rows: Sequence[dict[str, Any]]) -> str:
-    """Rows as columns of text, those that are the same as above left out of nothing: it is meant for `grep`."""
+    """Rows as columns of text, each line whole, so that `grep` finds what it is asked for."""
     if not rows:
         return "(nothing)"
     names = list(rows[0])

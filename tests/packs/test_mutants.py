@@ -12,7 +12,7 @@ from tests.packs.survivors import Survivors
 from vitalsdsl.packs import packs
 from vitalsdsl.testing import load_tests
 
-SAMPLE = 4
+SAMPLE = 3
 """Mutants of each pack that are tried here; `python -m tests.trials.mutants` tries all."""
 
 POLICY = """
@@ -119,9 +119,10 @@ def test_a_packs_tests_notice_what_is_wrong(pack: str, killers: dict[str, Killer
         pytest.skip(f"{pack} has no rules of its own")
     killer = killers[pack]
     by_text = {m.text: m for m in killer.mutants if not m.site.is_window}
-    for text in random.Random(pack).sample(sorted(by_text), min(SAMPLE, len(by_text))):
-        assert killer.passes_unharmed(by_text[text])
-        assert text in Survivors().known(pack) or not killer.survives(by_text[text]), text
+    sample = random.Random(pack).sample(sorted(by_text), min(SAMPLE, len(by_text)))
+    assert all(killer.passes_unharmed(by_text[text]) for text in sample[:1]), "the control fails: the pack's tests do"
+    known = Survivors().known(pack)
+    assert not [text for text in sample if text not in known and killer.survives(by_text[text])]
 
 
 def test_what_is_listed_as_equivalent_exists_and_has_its_reason(killers: dict[str, Killer]) -> None:

@@ -1,11 +1,11 @@
 """What a policy finds, when, and how often it cries wolf: `python -m tests.trials.detection`, tens of minutes for a pack.
 
-    python -m tests.trials.detection [--policy pack:default]… [--suite healthy|benign|latency|bloom]… [--quick]
+    python -m tests.trials.detection [--policy pack:default]… [--suite healthy|benign|latency|bloom]… [--quick | --share F]
                                      [--stride N]… [--set PARAM=VALUE]… [--json FILE] [--measured FILE]
 
 Four suites on generated runs (vitalsdsl.generate), each at every stride: alarms per 100,000 steps on healthy runs, by rule and level; benign
 spikes, which must stay yellow; every incident: found? at which level, how many steps after its onset; and the published
-spike of BLOOM-176B. `--quick` runs a twentieth with the same seeds. `--measured` writes the rates of false alarms into
+spike of BLOOM-176B. `--quick` and `--share` run fewer, with the first seeds. `--measured` writes the rates of false alarms into
 the file that the catalogue of the packs shows.
 """
 
@@ -30,7 +30,7 @@ PROCESSES = 2
 
 def main(arguments: list[str]) -> None:
     asked = _arguments(arguments)
-    scale = QUICK if asked.quick else Scale()
+    scale = QUICK if asked.quick else Scale().part(asked.share)
     if asked.stride:
         scale = dataclasses.replace(scale, strides=tuple(asked.stride))
     settings = dict(pair.split("=", 1) for pair in asked.set)
@@ -58,7 +58,8 @@ def _arguments(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument("--suite", action="append", choices=list(SUITES), help="all four where none is given")
     parser.add_argument("--stride", action="append", type=int, help="1, 10, 50 and 500 where none is given")
     parser.add_argument("--set", action="append", default=[], metavar="PARAM=VALUE")
-    parser.add_argument("--quick", action="store_true", help="a twentieth of the runs")
+    parser.add_argument("--quick", action="store_true", help="some runs of each suite")
+    parser.add_argument("--share", type=float, default=1.0, help="of the runs of each suite, at most 1")
     parser.add_argument("--processes", type=int, default=PROCESSES)
     parser.add_argument("--json", metavar="FILE")
     parser.add_argument("--measured", metavar="FILE")

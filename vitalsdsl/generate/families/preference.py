@@ -51,7 +51,7 @@ def grpo_entropy_collapse(draft: Draft, over: float = 100.0, onset: int | None =
 @curve(
     "the reward is hacked: it rises, what it stands for falls",
     Level.ORANGE,
-    shows=("reward", "eval/gold_score", "kl"),
+    shows=("eval/gold_score", "kl"),
     length=6000,
 )
 def reward_hack(draft: Draft, onset: int | None = None) -> Span:

@@ -6,6 +6,7 @@ import numpy as np
 
 from vitalsdsl.generate.draft import Draft
 from vitalsdsl.generate.registry import Span, curve
+from vitalsdsl.rules import Level
 
 
 @curve()
@@ -46,9 +47,13 @@ def constant_metric(draft: Draft) -> Span:
     return None
 
 
-@curve()
+@curve("the clock jumps", Level.GREEN, most=Level.ORANGE)
 def clock_jump(draft: Draft) -> Span:
-    """Wall time jumps an hour ahead at a third of the run, and two hours back at two thirds."""
-    draft.jumps[draft.length // 3] = 3600.0
-    draft.jumps[2 * draft.length // 3] = -7200.0
-    return None
+    """Wall time jumps an hour ahead at a third of the run, and two hours back at two thirds. The training is well; but by
+    the clock an hour without a row is a hang, and whoever says so is right.
+
+    Source: clocks that are set while a training runs, and machines that sleep.
+    """
+    ahead, back = draft.length // 3, 2 * draft.length // 3
+    draft.jumps[ahead], draft.jumps[back] = 3600.0, -7200.0
+    return ahead, back

@@ -65,7 +65,7 @@ def lr_hidden_by_clip(draft: Draft) -> Span:
     return 0, draft.length - 1
 
 
-@curve("the loss stops falling too early", Level.YELLOW, shows=("loss", "val_loss"), length=12_000)
+@curve("the loss stops falling too early", Level.YELLOW, shows=("loss", "val_loss"), length=24_000)
 def plateau(draft: Draft, onset: int | None = None) -> Span:
     """loss from 5 nats linear down to 3 at `onset`, and 3 from then on, at a learning rate that stays at its peak.
 
