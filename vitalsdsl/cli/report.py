@@ -1,4 +1,4 @@
-"""vitals report: one page on a run: curves, levels, incidents, a reading of the log, the check-list, what to try."""
+"""vitals report: one page on a run, with curves, incidents and what to try."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from vitalsdsl.report.examine import RunReport, examine
 from vitalsdsl.sources import Recording, read
 
 DEFAULT = "vitals-report.html"
-CHECKUP = "pack:core"
+CHECKUP = "pack:checkup"
 
 
 @click.command("report")
