@@ -205,10 +205,10 @@ choosing thresholds, for tests of rules, and for knowing what a policy would hav
 import vitalsdsl as vitals
 from vitalsdsl import generate
 
-run = generate.make("grad_surge", seed=1, length=3000, stride=10)   # the same run for the same arguments
-run.truth                                       # kind, onset, end, the level to reach, the level not to exceed, where it shows
-run.series["grad_norm"], run.steps, run.times   # columns; masked where a row has no point
-run.replay(vitals.load("pack:default"))         # transitions
+run = generate.make("grad_surge", seed=1, length=3000, stride=10)  # the same run for the same arguments
+run.truth  # kind, onset, end, the level to reach, the level not to exceed, where it shows
+run.series["grad_norm"], run.steps, run.times  # columns; masked where a row has no point
+run.replay(vitals.load("pack:default"))  # transitions
 ```
 
 `stride` thins a run to every so-manieth step without changing its points, `noise` sets the standard deviation of the loss, and each
