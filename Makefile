@@ -39,6 +39,7 @@ trials: $(VENV)/dev-installed
 	$(BIN)/python -m tests.trials.outages
 	$(BIN)/python -m tests.trials.kills
 	$(BIN)/python -m tests.trials.extremes
+	$(BIN)/python -m tests.trials.laws
 
 update: $(VENV)/dev-installed
 	$(BIN)/python -m pytest --update
