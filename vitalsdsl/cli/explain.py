@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from vitalsdsl.batch import Batch
 from vitalsdsl.cli.app import fail
 from vitalsdsl.cli.options import form_option
 from vitalsdsl.cli.output import coloured, progress
@@ -45,11 +46,13 @@ def command(policy: str, source: str | None, rule: str | None, step: int | None,
 
 
 def _english(loaded: LoadedPolicy, only: str | None, form: str) -> None:
-    scope = Scope.of(loaded.policy)
+    scope, slow = Scope.of(loaded.policy), Batch(loaded.policy, loaded.digest).left_to_the_stream()
     for rule in loaded.policy.of(Rule):
         if only is not None and rule.name != only:
             continue
         lines = ["Disabled."] if rule.body.disabled else in_english(rule, scope)
+        if rule.name in slow:
+            lines = [*lines, f"A recorded run is gone through step by step for it: {slow[rule.name]}."]
         if form == "jsonl":
             click.echo(json_line({"type": "rule", "rule": rule.name, "title": rule.title, "says": lines}))
             continue
