@@ -22,11 +22,11 @@ def describe(stream: Stream, rule: RuleState, change: Change, step: int, time: f
     margin = math.nan
     if rule.guard is not None:
         values[rule.guard.metric.name] = rule.guard.metric.value
-    elif change.clause is not None:
-        evidence(change.clause.condition, values)
-        margin = distance(change.clause.condition)
     elif rule.clauses:
-        evidence(rule.clauses[0].condition, values)
+        condition = (change.clause or rule.clauses[0]).condition
+        stream.bring_up(condition, step, time)
+        evidence(condition, values)
+        margin = distance(condition) if change.clause is not None else math.nan
     message = _message(stream, rule, change, step, time, values)
     clause = rule.clauses.index(change.clause) if change.clause is not None else -1
     rung = change.clause.rung if change.clause is not None else -1

@@ -118,7 +118,7 @@ def test_the_list_says_well_not_well_and_why_it_could_not_look() -> None:
     assert items["bad"].why == "since step 8: it is 4"
     assert items["was"].why == "once, last at step 2: it was 1"
     assert items["blind"].why == "not logged: grad_norm"
-    assert items["late_one"].why == "the run was never in late"
+    assert items["late_one"].why == "the run was never in late, or not for long enough"
 
 
 def test_standings_say_where_to_and_how_unsteady() -> None:

@@ -8,27 +8,22 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from vitalsdsl.kernels import lines
 from vitalsdsl.kernels.columns import Array, Column, Rows, Slack
+from vitalsdsl.kernels.in_order import InOrder, midpoints, stacks
+from vitalsdsl.kernels.trends import Trends, trends
 from vitalsdsl.types import SAMPLES, STEPS, Extent
 
 if TYPE_CHECKING:
     from vitalsdsl.kernels.spread_out import Points
 
-CHUNK = 1 << 20
-"""Numbers that are laid out at once where windows overlap: 8 MB."""
-
-LONGEST = 160
-"""Points of a window up to which sorting each window anew is quicker than keeping one in order."""
-
-MOST_LENGTHS = 64
-"""Different lengths of windows up to which they are stacked length by length."""
-
 LARGEST = 1e100
 """Points beyond this are gone through one by one: the kernels know how to add what is too large for a float."""
 
 _EXTRA = np.longdouble
-_EPS = float(np.finfo(_EXTRA).eps)
-_ROUNDED = 4 * float(np.finfo(float).eps)
+_FINE = float(np.finfo(_EXTRA).eps)
+_EPS = float(np.finfo(float).eps)
+_ROUNDED = 4 * _EPS
 """What the last roundings may take, relative to the result."""
 
 
@@ -40,7 +35,14 @@ class Windows:
     """
 
     def __init__(
-        self, values: Array, lo: Array, hi: Array, warm: Array, slack: Slack = 0.0, steps: Array | None = None
+        self,
+        values: Array,
+        lo: Array,
+        hi: Array,
+        warm: Array,
+        slack: Slack = 0.0,
+        steps: Array | None = None,
+        halfway: Callable[[], Array] | None = None,
     ) -> None:
         self.values = values
         self.steps = steps
@@ -48,6 +50,8 @@ class Windows:
         self.hi = hi
         self.warm = warm
         self.slack = slack
+        self._halfway = halfway
+        """Where the later half of each begins; None where that is halfway from lo to hi."""
 
     @classmethod
     def over(cls, points: Points, rows: Rows, extent: Extent, with_infinite: bool) -> Windows:
@@ -55,7 +59,7 @@ class Windows:
         usable = ~np.isnan(points.values) if with_infinite else np.isfinite(points.values)
         at = np.arange(len(rows))
         if extent.unit == SAMPLES:
-            seen = np.searchsorted(points.rows, at, side="right")
+            seen = _so_far(points.rows, len(rows))
             places = np.nonzero(usable)[0]
             hi = np.searchsorted(places, seen - 1, side="right")
             lo = np.searchsorted(places, seen - extent.size, side="left")
@@ -65,15 +69,23 @@ class Windows:
         own = now[points.rows]
         placed = own == own
         keep = usable & placed
-        hi = np.searchsorted(points.rows[keep], at, side="right")
-        lo = np.searchsorted(own[keep], now - extent.size, side="right")
+        hi = _so_far(points.rows[keep], len(rows))
+        lo = _at_or_below(own[keep], now - extent.size)
         if placed.any():
             first = np.argmax(placed)
             lived = now - own[first] + (extent.unit == STEPS)
             warm = (lived >= extent.size) & (at >= points.rows[first])
         else:
             warm = np.zeros(len(rows), bool)
-        return cls(points.values[keep], lo, hi, warm, points.slack, rows.steps[points.rows[keep]])
+        return cls(
+            points.values[keep],
+            lo,
+            hi,
+            warm,
+            points.slack,
+            rows.steps[points.rows[keep]],
+            lambda: _at_or_below(own[keep], now - extent.size / 2),
+        )
 
     @classmethod
     def accepted(cls, points: Points, rows: Rows, extent: Extent) -> Windows:
@@ -98,30 +110,103 @@ class Windows:
         """How many usable points."""
         return Column(np.where(self.warm, (self.hi - self.lo).astype(float), np.nan))
 
-    def median(self) -> Column | None:
+    def median(self) -> Column:
         """As `Ordered.median`."""
-        return self._stacked(medians, 1, 1.0)
+        return self._told(1, lambda: midpoints(*self._in_order.middles), 1.0)
 
     def mad(self) -> Column | None:
         """As the function `mad`."""
-        if not self._is_tame:
-            return None
-        return self._stacked(lambda stack: 1.4826 * (2 * half_deviations(stack)), 5, 3.0)
+        return self._told(5, lambda: 1.4826 * (2 * self._in_order.half_deviations), 3.0) if self._is_tame else None
 
     def noise(self) -> Column | None:
         """As `Accepted.noise`."""
         if not self._is_tame:
             return None
 
-        def read(stack: Array) -> Array:
-            neighbours = medians(np.abs(np.diff(stack, axis=1))) / 0.954
-            return np.maximum(1.4826 * 2 * half_deviations(stack), neighbours)
+        def read() -> Array:
+            apart = midpoints(*self._neighbours.middles) / 0.954
+            return np.maximum(1.4826 * 2 * self._in_order.half_deviations, apart)
 
-        return self._stacked(read, 5, 3.0)
+        return self._told(5, read, 3.0)
 
-    def usual(self) -> Column | None:
+    def usual(self) -> Column:
         """As `Accepted.usual`."""
-        return self._stacked(medians, 5, 1.0)
+        return self._told(5, lambda: midpoints(*self._in_order.middles), 1.0)
+
+    def quantile(self, above: int, below: int) -> Column | None:
+        """As `Ordered.quantile`, off by what rounding does."""
+        finite = self.values[np.isfinite(self.values)]
+        if (np.abs(finite) > LARGEST).any():
+            return None
+        low, high = self._in_order.ranked(
+            lambda n: (n - 1) * above // below, lambda n: min((n - 1) * above // below + 1, n - 1)
+        )
+        rows, which = self._distinct
+        lengths = (self.hi - self.lo)[rows]
+        share = np.zeros(int(lengths.max(initial=0)) + 1)
+        for n in np.unique(lengths).tolist():
+            share[n] = (n - 1) * above % below / below
+        part = share[lengths]
+        with np.errstate(invalid="ignore"):
+            is_between = np.isfinite(low) & np.isfinite(high) & (low != high)
+            found = np.where(
+                (part == 0) | (low == high), low, np.where(is_between, low + (high - low) * part, low + high)
+            )
+        off = np.where(is_between & (part > 0), 4 * _EPS * (np.abs(low) + np.abs(high)), 0.0)
+        known = self.is_known(1)
+        values, slack = np.full(len(known), np.nan), np.zeros(len(known))
+        values[known], slack[known] = found[which[known]], off[which[known]]
+        return Column(values, self.slack + slack)
+
+    def trends(self) -> Trends | None:
+        """As `Halves.trend`."""
+        if not self._is_tame or np.any(self.slack):
+            return None
+        halfway = self.lo + (self.hi - self.lo) // 2
+        if self._halfway is not None:
+            halfway = np.clip(self._halfway(), self.lo, self.hi)
+        return trends(self.values, self.lo, halfway, self.hi, self.warm)
+
+    def scores(self, newest: Array) -> Column | None:
+        """As `Preceding.read`, `newest` being the point that each window comes before."""
+        if not self._is_tame or np.any(self.slack):
+            return None
+        low, high = self._in_order.middles
+        half, which = self._in_order.half_deviations, self._distinct[1]
+        known = self.is_known(5) & np.isfinite(newest) & (np.abs(newest) <= LARGEST)
+        values, slack = np.full(len(known), np.nan), np.zeros(len(known))
+        x, low, high, half = newest[known], low[which[known]], high[which[known]], half[which[known]]
+        above = np.where(low == high, x / 2 - low / 2, ((x - low.astype(_EXTRA)) / 4 + (x - high.astype(_EXTRA)) / 4))
+        with np.errstate(divide="ignore", invalid="ignore"):
+            score = (above.astype(float) / half) / 1.4826
+            off = 4 * _EPS * np.abs(score) + 4 * _FINE * (np.abs(x) + np.abs(low) + np.abs(high)) / half
+        values[known] = np.where((half == 0) | np.isinf(score), np.nan, score)
+        slack[known] = np.where((low == high) | (half == 0), 0.0, off)
+        if (np.abs(newest[np.isfinite(newest)]) > LARGEST).any():
+            return None
+        return Column(values, slack)
+
+    def share_of_ones(self) -> Column:
+        """Of points that are 1 or 0."""
+        ones = np.concatenate([[0], np.cumsum(self.values == 1.0)])
+        with np.errstate(divide="ignore", invalid="ignore"):
+            values = (ones[self.hi] - ones[self.lo]) / (self.hi - self.lo)
+        return Column(np.where(self.is_known(1), values, np.nan))
+
+    def cv(self) -> Column | None:
+        """The standard deviation as a share of the size of the mean."""
+        mean, std = self.mean(), self.std()
+        if mean is None or std is None:
+            return None
+        size, known = np.abs(mean.values), self.is_known(2)
+        if (known & ~(size > 2 * mean.slack) & (np.asarray(mean.slack) > 0)).any():
+            return None  # whether the mean is 0 is more than these sums can say
+        with np.errstate(divide="ignore", invalid="ignore"):
+            values = std.values / size
+            off = 2 * (std.slack + values * mean.slack) / size + 4 * _EPS * values
+        is_exact = (np.asarray(std.slack) == 0) & (np.asarray(mean.slack) == 0) & (std.values == 0)
+        is_known = known & (size > 0)
+        return Column(np.where(is_known, values, np.nan), np.where(is_exact | ~is_known, 0.0, off))
 
     def least(self) -> Column:
         """The least of each window."""
@@ -168,40 +253,28 @@ class Windows:
 
     def slope(self) -> Column | None:
         """The least-squares slope a step."""
-        if not self._is_tame:
-            return None
-
-        def read(stack: Array, steps: Array) -> Array:
-            spread, together, _, off = _about_the_means(stack, steps)
-            with np.errstate(divide="ignore", invalid="ignore"):
-                return np.stack([together / spread, off * np.sqrt(1.0 / spread)])
-
-        return self._lined(read, 2)
+        return self._lined(lines.slopes, 2)
 
     def resid_std(self) -> Column | None:
         """The standard deviation about that line, with n - 2."""
-        if not self._is_tame:
-            return None
+        return self._lined(lines.scatters, 3)
 
-        def read(stack: Array, steps: Array) -> Array:
-            spread, together, about, off = _about_the_means(stack, steps)
-            with np.errstate(divide="ignore", invalid="ignore"):
-                rest = about[0] - about[1] * (together / spread)[:, None]
-                values = np.sqrt((rest * rest).sum(axis=1) / (stack.shape[1] - 2))
-            return np.stack([np.where(spread > 0, values, np.nan), off])
-
-        return self._lined(read, 3)
-
-    def _lined(self, read: Callable[[Array, Array], Array], minimum: int) -> Column | None:
+    def _lined(self, read: Callable[[Array, Array], tuple[Array, Array]], minimum: int) -> Column | None:
         """What `read` gives for stacks of values and steps: values, and by how much they may be off."""
-        if np.any(self.slack):
+        if not self._is_tame or np.any(self.slack) or not self._in_order.is_stacked:
             return None
         steps = self.steps
         assert steps is not None
-        found = self._read(read, minimum, (self.values, steps), 2)
-        if found is None:
-            return None
-        values, slack = found
+        rows, which = self._distinct
+        lo, lengths = self.lo[rows], (self.hi - self.lo)[rows]
+        found = np.full((2, len(rows)), np.nan)
+        for length in np.unique(lengths[lengths >= minimum]).tolist():
+            for own, (stack, places) in stacks(lo, lengths, length, self.values, steps):
+                with np.errstate(all="ignore"):
+                    found[:, own] = read(stack, places)
+        values, slack = np.full(len(which), np.nan), np.zeros(len(which))
+        known = self.is_known(minimum)
+        values[known], slack[known] = found[:, which[known]]
         return Column(np.where(np.isfinite(values), values, np.nan), np.nan_to_num(slack, nan=0.0))
 
     def is_known(self, minimum: int) -> Array:
@@ -227,7 +300,7 @@ class Windows:
             return 0.0
         with np.errstate(over="ignore"):
             size = np.abs(self.values - self.values[0]).max()
-            return float(8 * _EPS * len(self.values) ** 2 * size**power)
+            return float(8 * _FINE * len(self.values) ** 2 * size**power)
 
     def _variance(self) -> tuple[Array, float]:
         n, total, squares, _ = self._sums
@@ -235,35 +308,38 @@ class Windows:
             values = ((squares - total * total / n) / (n - 1)).astype(float)
         return np.where(n > 1, np.maximum(values, 0.0), np.nan), 4 * self._slack_of_sums(2)
 
-    def _stacked(self, read: Callable[..., Array], minimum: int, spread: float) -> Column | None:
-        """At each row what `read` gives for a stack of windows of one length (windows x points). None where they are too
-        long, or of too many lengths, for this to be quick. `spread`: by how much an error of a point grows."""
-        found = self._read(read, minimum, (self.values,), 1)
-        if found is None:
-            return None
-        values = found[0]
-        return Column(np.where(np.isinf(values) & ~self._has_infinite, np.nan, values), spread * self.slack)
+    @functools.cached_property
+    def _distinct(self) -> tuple[Array, Array]:
+        """The rows whose window has points and differs from that of the row before, and for each row which of these it
+        has: -1 before the first."""
+        held = self.warm & (self.hi > self.lo)
+        differs = held.copy()
+        differs[1:] &= (np.diff(self.lo) != 0) | (np.diff(self.hi) != 0) | ~held[:-1]
+        return np.nonzero(differs)[0], np.cumsum(differs) - 1
 
-    def _read(self, read: Callable[..., Array], minimum: int, laid: tuple[Array, ...], count: int) -> Array | None:
+    @functools.cached_property
+    def _in_order(self) -> InOrder:
+        """The distinct windows."""
+        rows, _ = self._distinct
+        return InOrder(self.values, self.lo[rows], self.hi[rows])
+
+    @functools.cached_property
+    def _neighbours(self) -> InOrder:
+        """Of the distinct windows the distances between neighbours; of a window of one point that to the point before."""
+        rows, _ = self._distinct
+        hi = self.hi[rows] - 1
+        return InOrder(np.abs(np.diff(self.values)), np.minimum(self.lo[rows], hi - 1).clip(0), hi.clip(1))
+
+    def _told(self, minimum: int, read: Callable[[], Array], spread: float) -> Column:
+        """At each row what `read` gives of the distinct windows. `spread`: by how much an error of a point grows."""
         known = self.is_known(minimum)
-        lengths = np.unique((self.hi - self.lo)[known])
-        if len(lengths) and (lengths[-1] > LONGEST or len(lengths) > MOST_LENGTHS):
-            return None
-        changes = np.ones(len(known), bool)
-        changes[1:] = (np.diff(self.lo) != 0) | (np.diff(self.hi) != 0) | (known[1:] & ~known[:-1])
-        rows = np.nonzero(changes & known)[0]
-        out = np.full((count, len(known)), np.nan)
-        lo, n = self.lo[rows], (self.hi - self.lo)[rows]
-        for length in lengths:
-            own = np.nonzero(n == length)[0]
-            stacks = [np.lib.stride_tricks.sliding_window_view(one, int(length)) for one in laid]
-            most = max(1, CHUNK // int(length))
-            for begin in range(0, len(own), most):
-                part = own[begin : begin + most]
-                with np.errstate(all="ignore"):
-                    out[:, rows[part]] = read(*[stack[lo[part]] for stack in stacks])
-        newest = np.maximum.accumulate(np.where(changes, np.arange(len(known)), 0))
-        return np.where(known, out[:, newest], np.nan)
+        values = np.full(len(known), np.nan)
+        if known.any():
+            with np.errstate(all="ignore"):
+                found = read()
+            found = np.where(np.isinf(found) & ~self._has_infinite, np.nan, found)
+            values[known] = found[self._distinct[1][known]]
+        return Column(values, spread * self.slack)
 
     @functools.cached_property
     def _is_tame(self) -> bool:
@@ -292,52 +368,15 @@ class Windows:
         return out
 
 
-# -------------------------------------------------------------------- of stacks of windows, one length each
+def _so_far(rows: Array, count: int) -> Array:
+    """How many of some rows are at or before each of the first so many."""
+    marks = np.zeros(count, dtype=np.int64)
+    marks[rows] = 1
+    return np.cumsum(marks)
 
 
-def medians(windows: Array) -> Array:
-    """The median of each row."""
-    low, high = middles(windows)
-    return midpoints(low, high)
-
-
-def middles(windows: Array) -> tuple[Array, Array]:
-    """The middle two of each row; of an odd number the middle one twice."""
-    n = windows.shape[1]
-    if n % 2:
-        middle = np.partition(windows, n // 2, axis=1)[:, n // 2]
-        return middle, middle
-    parted = np.partition(windows, (n // 2 - 1, n // 2), axis=1)
-    return parted[:, n // 2 - 1], parted[:, n // 2]
-
-
-def midpoints(low: Array, high: Array) -> Array:
-    """As `exact.midpoint` does it."""
-    with np.errstate(over="ignore", invalid="ignore"):
-        both = low + high
-        return np.where(low == high, low, np.where(np.isfinite(both), both / 2, low / 2 + high / 2))
-
-
-def half_deviations(windows: Array) -> Array:
-    """Half the median distance of each row's numbers from their median, as `Spread.half_deviation` does it."""
-    n = windows.shape[1]
-    low, high = middles(windows)
-    low, high = low[:, None] / 2, high[:, None] / 2
-    half = windows / 2
-    below = half <= low
-    distances = np.where(below, midpoints(low - half, high - half), midpoints(half - low, half - high))
-    k = (n + 1) // 2 - 1
-    if n % 2:
-        found: Array = np.partition(distances, k, axis=1)[:, k]
-        return found
-    parted = np.partition(distances, (k, k + 1), axis=1)
-    return midpoints(parted[:, k], parted[:, k + 1])
-
-
-def _about_the_means(stack: Array, steps: Array) -> tuple[Array, Array, tuple[Array, Array], Array]:
-    """Of each row the sum of squares of its steps about their mean, that of their products with its values about theirs,
-    both so centred, and by how much a value about a line may be off."""
-    values = stack - stack.mean(axis=1, keepdims=True)
-    places = steps - steps.mean(axis=1, keepdims=True)
-    off = 1e-13 * (np.abs(values).max(axis=1) + np.abs(stack).max(axis=1) * 1e-2)
-    return (places * places).sum(axis=1), (places * values).sum(axis=1), (values, places), off
+def _at_or_below(places: Array, bounds: Array) -> Array:
+    """How many places, which are in order, are at or below each bound."""
+    if len(places) and places.dtype.kind == "i" and places[-1] - places[0] == len(places) - 1:
+        return np.clip(np.floor(bounds) - places[0] + 1, 0, len(places)).astype(np.int64)
+    return np.searchsorted(places, bounds, side="right")

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
 from vitalsdsl import rules
+from vitalsdsl.batch import Batch
 from vitalsdsl.logged import Reads
+from vitalsdsl.points import Rewind, Row
+from vitalsdsl.policy import LoadedPolicy
 from vitalsdsl.report.incidents import Incident
 from vitalsdsl.stream import Stream
+from vitalsdsl.table import Table
+from vitalsdsl.verdict import RuleState
 
 
 class Mark(Enum):
@@ -32,30 +37,32 @@ class Item:
     why: str
 
 
-class Known:
-    """Which rules could be looked at, at any step of a run."""
+def looked_at(
+    policy: LoadedPolicy, events: Sequence[Row | Rewind], table: Table | None, total_steps: float
+) -> set[str]:
+    """The rules of which a condition was known at some step of a run."""
+    if table is not None:
+        looked = Batch(policy.policy, policy.digest).looked(table, total_steps)
+        if looked is not None:
+            return looked
+    stream = Stream(policy.policy, total_steps=total_steps)
+    found: set[str] = set()
+    for event in events:
+        if isinstance(event, Rewind):
+            stream.rewind(event.step)
+        else:
+            stream.push_row(event)
+        found.update(rule.name for rule in stream.plan.rules if rule.name not in found and _is_known(rule))
+    stream.finish()
+    return found | {rule.name for rule in stream.plan.rules if _is_known(rule)}
 
-    def __init__(self, stream: Stream) -> None:
-        self._stream = stream
-        self.rules: set[str] = set()
-        self._entered: set[str] = set()
 
-    def look(self) -> None:
-        """After a step has closed."""
-        for rule in self._stream.plan.rules:
-            if rule.name not in self.rules:
-                if rule.gate is not None and rule.gate.value:
-                    self._entered.add(rule.name)
-                if rule.guard is not None or any(clause.latest is not None for clause in rule.clauses):
-                    self.rules.add(rule.name)
-
-    def entered(self, rule: str) -> bool:
-        """Whether the run was ever in one of the rule's phases."""
-        return rule in self._entered or rule in self.rules
+def _is_known(rule: RuleState) -> bool:
+    return rule.guard is not None or any(clause.latest is not None for clause in rule.clauses)
 
 
 def filled_in(
-    policy: rules.Policy, known: Known, incidents: Collection[Incident], logged: Collection[str]
+    policy: rules.Policy, looked: Collection[str], incidents: Collection[Incident], logged: Collection[str]
 ) -> list[Item]:
     """The list that the rules of a policy are, in their order."""
     reads = Reads(policy)
@@ -71,7 +78,7 @@ def filled_in(
         elif own:
             times = "once" if len(own) == 1 else f"{len(own)} times"
             mark, why = Mark.WAS_NOT_WELL, f"{times}, last at step {own[-1].onset:,}: {own[-1].message}"
-        elif rule.name in known.rules:
+        elif rule.name in looked:
             mark, why = Mark.WELL, "not seen"
         else:
             lacking = [
@@ -80,8 +87,8 @@ def filled_in(
             ]  # fmt: skip
             if lacking:
                 why = f"not logged: {', '.join(dict.fromkeys(lacking))}"
-            elif rule.phases and not known.entered(rule.name):
-                why = f"the run was never in {' or '.join(p.path for p in rule.phases)}"
+            elif rule.phases:
+                why = f"the run was never in {' or '.join(p.path for p in rule.phases)}, or not for long enough"
             else:
                 why = "the run was too short for it, or does not log what it needs often enough"
             mark = Mark.NOT_LOOKED

@@ -14,14 +14,14 @@ from vitalsdsl.logged import Reads
 from vitalsdsl.points import Rewind, Row, RunInfo
 from vitalsdsl.policy import LoadedPolicy
 from vitalsdsl.report.bands import Band, Bands
-from vitalsdsl.report.checklist import Item, Known, filled_in
+from vitalsdsl.report.checklist import Item, filled_in, looked_at
 from vitalsdsl.report.curve import MOST, Curve
 from vitalsdsl.report.incidents import Incident, Incidents
 from vitalsdsl.report.reading import Relation, Standing, relations, standings
 from vitalsdsl.rules import Level
 from vitalsdsl.scope import fill_family, match_family
 from vitalsdsl.sources import Recording
-from vitalsdsl.stream import Stream
+from vitalsdsl.table import Table
 from vitalsdsl.verdict import Transition
 
 MOST_CURVES = 300
@@ -107,24 +107,33 @@ class _Examination:
         self._recording = recording
         self._policy = policy
         self._checkup = checkup
-        info = recording.info
         self._events = list(recording.events)
-        only = Batch(policy.policy, policy.digest).asked(self._events, info.total_steps)
-        self._stream = Stream(policy.policy, info.name, policy.digest, True, info.total_steps, only=only)
+        self._table = Table.of(self._events)
+        self._reads = Reads(policy.policy)
+        self._names = {read.path: read.names for read in self._reads.metrics if not read.family}
+        self._names.update({m.name: m.logged for m in policy.policy.of(rules.Metric) if not m.family})
+        self._transitions = self._judged(policy)
+        self._levels: dict[tuple[str, str | None], Level] = {}
         self._incidents = Incidents()
         self._bands = Bands()
         self._logged: dict[str, Curve] = {}
         self._left_out: set[str] = set()
         self._rewinds: list[int] = []
         self._rules = {rule.name: rule for rule in policy.policy.of(rules.Rule)}
-        self._about = _subjects(policy.policy)
+        self._about = _subjects(policy.policy, self._reads)
         self._rows = 0
         self._steps: list[int] = []
+        self._step: int | None = None
         self._began = self._ended = math.nan
-        if checkup is not None:
-            self._listed = Stream(checkup.policy, info.name, checkup.digest, True, info.total_steps)
-            self._known = Known(self._listed)
-            self._list_incidents = Incidents()
+
+    def _judged(self, policy: LoadedPolicy) -> dict[tuple[int, int], list[Transition]]:
+        """The transitions of a policy, by attempt and step."""
+        info = self._recording.info
+        found: dict[tuple[int, int], list[Transition]] = {}
+        batch = Batch(policy.policy, policy.digest)
+        for transition in batch.transitions(self._events, info.name, info.total_steps, self._table):
+            found.setdefault((transition.attempt, transition.step), []).append(transition)
+        return found
 
     def done(self) -> RunReport:
         for event in self._events:
@@ -132,20 +141,18 @@ class _Examination:
                 self._rewind(event.step)
             else:
                 self._row(event)
-        self._settle(self._stream.finish())
-        if self._checkup is not None:
-            self._list(self._listed.finish())
+        self._close()
         return self._report()
 
     def _row(self, row: Row) -> None:
+        if self._step is not None and row.step > self._step:
+            self._close()
+        self._step = row.step if self._step is None else max(self._step, row.step)
         self._rows += 1
         self._steps = [self._steps[0], max(self._steps[1], row.step)] if self._steps else [row.step, row.step]
         if row.time == row.time:
             self._began = row.time if self._began != self._began else self._began
             self._ended = row.time
-        self._settle(self._stream.push_row(row))
-        if self._checkup is not None:
-            self._list(self._listed.push_row(row))
         for name, value in row.values.items():
             curve = self._curve(name)
             if curve is not None:
@@ -158,22 +165,26 @@ class _Examination:
     def _curve(self, name: str) -> Curve | None:
         curve = self._logged.get(name)
         if curve is None and name not in self._left_out:
-            if len(self._logged) >= MOST_CURVES + MOST_LAYERS and not self._stream.reads([name]):
+            if len(self._logged) >= MOST_CURVES + MOST_LAYERS and not self._reads.takes(name):
                 self._left_out.add(name)
                 return None
             curve = self._logged[name] = Curve(MOST if len(self._logged) < MOST_CURVES else MOST // 4)
         return curve
 
-    def _settle(self, transitions: Sequence[Transition]) -> None:
-        for transition in transitions:
-            self._incidents.take(transition, self._begin)
-        if self._stream.closed is not None:
-            self._bands.see(self._stream.closed, self._stream.level)
+    def _close(self) -> None:
+        """The step that was open is over: what the rules said of it."""
+        if self._step is not None:
+            self._settle(self._step)
 
-    def _list(self, transitions: Sequence[Transition]) -> None:
-        for transition in transitions:
-            self._list_incidents.take(transition, lambda incident: None)
-        self._known.look()
+    def _settle(self, step: int) -> None:
+        for transition in self._transitions.get((len(self._rewinds), step), ()):
+            self._levels[transition.rule, transition.member] = transition.to
+            self._incidents.take(transition, self._begin)
+        self._bands.see(step, self._level)
+
+    @property
+    def _level(self) -> Level:
+        return max(self._levels.values(), default=Level.GREEN)
 
     def _begin(self, incident: Incident) -> None:
         """What a rule that fires says of itself, and where its metric stood before."""
@@ -197,23 +208,23 @@ class _Examination:
                 self._incidents.see(incident.metric, step, value)
 
     def _bound(self, metric: str) -> str:
-        """The logged name under which the run has a metric of the policy."""
-        intake = self._stream.plan.metrics.intakes.get(metric)
-        return intake.bound if intake is not None and intake.bound is not None else metric
+        """The logged name under which the run has a metric of the policy: the one that came first."""
+        names = self._names.get(metric, ())
+        return next((name for name in self._logged if name in names), metric)
 
     def _rewind(self, to: int) -> None:
-        self._settle(self._stream.rewind(to))
-        if self._checkup is not None:
-            self._list(self._listed.rewind(to))
+        self._close()
         self._rewinds.append(to)
         self._bands.rewind(to)
+        self._step = None
+        self._settle(to)
         for curve in self._logged.values():
             curve.rewind(to)
 
     # ---------------------------------------------------------------- what it comes to
 
     def _report(self) -> RunReport:
-        stream, recording = self._stream, self._recording
+        recording, reads = self._recording, self._reads
         canonical = self._canonical()
         named = {canonical.get(name, name): curve for name, curve in self._logged.items()}
         read = [name for name in self._wanted() if name in named]
@@ -222,30 +233,38 @@ class _Examination:
         if len(layers) > 1:  # the heat map shows them
             curves = {name: curve for name, curve in curves.items() if not _LAYER.match(name)}
         incidents = tuple(self._incidents.all)
-        reads = Reads(stream.policy)
-        items: tuple[Item, ...] = ()
-        if self._checkup is not None:
-            items = tuple(filled_in(self._checkup.policy, self._known, self._list_incidents.all, self._listed.names))
+        logged = [*self._logged, *self._left_out]
         notes = [*recording.info.notes, *recording.late_notes]
         if self._left_out:
             notes.append(f"{len(self._left_out):,} more metrics are logged and not shown")
         spoken = {name: curve for name, curve in curves.items() if name in read} or dict(list(curves.items())[:8])
         first, last = self._steps or (0, 0)
         return RunReport(
-            recording.info, self._policy, self._rows, first, last, self._ended - self._began, stream.attempt + 1,
-            stream.level, tuple(self._bands), {level: self._bands.share(level) for level in Level},
+            recording.info, self._policy, self._rows, first, last, self._ended - self._began, len(self._rewinds) + 1,
+            self._level, tuple(self._bands), {level: self._bands.share(level) for level in Level},
             tuple(self._rewinds), incidents,
             {level: sum(one.level is level for one in incidents) for level in Level if level},
             dict(list(curves.items())[:MOST_CURVES]), dict(list(layers.items())[:MOST_LAYERS]),
-            tuple(standings(spoken)), tuple(relations(spoken)), items,
-            tuple(str(one) for one in reads.never_logged(stream.names)),
+            tuple(standings(spoken)), tuple(relations(spoken)), tuple(self._items(logged)),
+            tuple(str(one) for one in reads.never_logged(logged)),
             tuple(name for name in self._logged if not reads.takes(name)), tuple(notes),
         )  # fmt: skip
+
+    def _items(self, logged: Sequence[str]) -> list[Item]:
+        """The check-list, filled in."""
+        if self._checkup is None:
+            return []
+        incidents = Incidents()
+        for transitions in self._judged(self._checkup).values():
+            for transition in transitions:
+                incidents.take(transition, lambda incident: None)
+        looked = looked_at(self._checkup, self._events, self._table, self._recording.info.total_steps)
+        return filled_in(self._checkup.policy, looked, incidents.all, logged)
 
     def _canonical(self) -> dict[str, str]:
         """The policy's name for each logged name that it has one for."""
         found: dict[str, str] = {}
-        for metric in self._stream.policy.of(rules.Metric):
+        for metric in self._policy.policy.of(rules.Metric):
             if metric.family:
                 for name in self._logged:
                     stars = (match_family(pattern, name) for pattern in metric.logged)
@@ -253,24 +272,22 @@ class _Examination:
                     if star is not None:
                         found.setdefault(name, fill_family(metric.name, star))
                 continue
-            names = (self._bound(metric.name), *metric.logged)
-            for name in [name for name in names if name in self._logged][:1]:
-                found.setdefault(name, metric.name)
+            if self._bound(metric.name) in self._logged:
+                found.setdefault(self._bound(metric.name), metric.name)
         return found
 
     def _wanted(self) -> list[str]:
         """The policy's metrics in the order in which a person looks at them."""
-        declared = list(dict.fromkeys([*FIRST, *(m.name for m in self._stream.policy.of(rules.Metric))]))
-        return declared + [r.path for r in Reads(self._stream.policy).metrics if r.path not in declared]
+        declared = list(dict.fromkeys([*FIRST, *(m.name for m in self._policy.policy.of(rules.Metric))]))
+        return declared + [r.path for r in self._reads.metrics if r.path not in declared]
 
 
 FIRST = ("loss", "val_loss", "grad_norm", "lr", "param_norm", "loss_scale")
 """What people look at first."""
 
 
-def _subjects(policy: rules.Policy) -> dict[str, str]:
+def _subjects(policy: rules.Policy, reads: Reads) -> dict[str, str]:
     """What each rule is about: the metric that it reads first."""
-    reads = Reads(policy)
     found = {}
     for rule in policy.of(rules.Rule):
         metric = next((node.path for node in reads.of_rule(rule)), None)
