@@ -92,6 +92,17 @@ def test_a_silence_has_an_author_a_reason_and_an_end_and_is_listed() -> None:
     assert said("silence", "a") == f"{good}\n"
 
 
+def test_the_first_letters_of_a_run_s_id_are_that_run() -> None:
+    run = ScriptedRun("0de474d1aa", rows([1.0, 4.0, 4.0]))
+    run.go_on()
+    watch(run)
+    assert said("ack", "0de4", "loss_high", "--because", "on it").startswith("loss_high is yellow")
+    assert said("silence", "0de4", "act_*", "--because", "the loader") == "act_* is silenced in 0de474d1aa\n"
+    assert said("silence", "0de474d1aa") == said("silence", "0de4") != "nothing is silenced in 0de474d1aa\n"
+    kept = [line for line in lines("0de474d1aa") if line["type"] in ("silence", "ack", "acknowledged")]
+    assert len(kept) == 2 and {line["run"] for line in kept} == {"0de474d1aa"}
+
+
 @pytest.mark.parametrize(
     ("seconds", "words"),
     [(90.0, "90s"), (1800.0, "30 min"), (5400.0, "1.5h"), (86400.0, "1d")],

@@ -72,6 +72,14 @@ class Journal:
         with self.lock:
             return self._ledgers.setdefault(run, Ledger())
 
+    def known_as(self, run: str) -> str:
+        """The id of a run in full, where the file is that run's and only the first letters of its id are given."""
+        with self.lock:
+            known = set(self._ledgers)
+        if run in known or self.path is None:
+            return run
+        return next((name for name in sorted(known) if file_name(name) == self.path.parent.name), run)
+
     def unfinished(self, run: str) -> list[tuple[Record, set[tuple[int, str]]]]:
         """Intents that nobody has carried out to the end and no living process is at, with what is left of each:
         the number of the deed and the name of the port."""

@@ -29,6 +29,9 @@ WHY_UNKNOWN = {
 NEAR = 0.7
 """How alike a name that is suggested has to be: `eval/loss` is not meant by `loss`."""
 
+MOST_TOLD = 8
+"""Metrics that are told one by one; `vitals names RUN --policy POLICY` lists them all."""
+
 MOST_READERS = 3
 """Of one metric: who wants all of them asks the policy."""
 
@@ -191,8 +194,10 @@ class Reads:
 
     def told(self, lacking: Sequence[Read], logged: Collection[str]) -> str:
         """`los (read by los_orange); did you mean `loss`?` in one line."""
-        said = ", ".join(map(str, lacking))
-        for read in lacking:
+        said = ", ".join(map(str, lacking[:MOST_TOLD]))
+        if len(lacking) > MOST_TOLD:
+            said += f" and {len(lacking) - MOST_TOLD} more"
+        for read in lacking[:MOST_TOLD]:
             hint = self.hint(read, logged)
             if hint:
                 said += f"; {hint}" if len(lacking) == 1 else f"; {read.path}: {hint}"

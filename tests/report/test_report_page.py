@@ -82,7 +82,7 @@ def test_what_a_run_logs_is_never_markup() -> None:
     assert "\x1b" not in markdown and "<script>" not in markdown
     for line in markdown.splitlines():
         if line.startswith("|"):
-            assert len(re.findall(r"(?<!\\)\|", line)) in (4, 10), line
+            assert len(re.findall(r"(?<!\\)\|", line)) in (4, 10, 11), line
 
 
 @pytest.mark.parametrize("rows", [0, 1, 2, 5])
@@ -107,6 +107,15 @@ def test_the_command_writes_one_file(tmp_path: Path) -> None:
     assert "It ended green" in text
 
 
+def test_the_head_of_a_page_says_how_the_run_ended_and_when_a_level_was_reached() -> None:
+    rows = [Row(s, {"loss": math.nan if s == 59 else 9.0 if s > 40 else 2.0}) for s in range(60)]
+    text = Tags(
+        page.html([report(rows, "nonfinite off  when loss > 3 for 5 steps -> yellow -> red after 10 steps")])
+    ).text
+    assert "The worst was red at step 55" in text  # true from 41 on: yellow at 45, red ten steps later
+    assert "last loss NaN" in text
+
+
 def test_several_runs_are_one_page(tmp_path: Path) -> None:
     rules, out = str(policy(tmp_path / "p.vitals")), tmp_path / "r.html"
     first, second = log(tmp_path / "a.jsonl"), log(tmp_path / "b.jsonl", rows=20)
@@ -119,7 +128,7 @@ def test_several_runs_are_one_page(tmp_path: Path) -> None:
 def test_markdown_goes_to_standard_output(tmp_path: Path) -> None:
     done = run(str(log(tmp_path / "a.jsonl")), "--policy", str(policy(tmp_path / "p.vitals")), "--format", "md")
     assert done.exit_code == 0 and done.stdout.startswith("# a.jsonl\n")
-    assert "| high | orange | 1 | 30 | 1 | 9 | 4.5x | 1 |" in done.stdout
+    assert "| high | orange | 1 | 30 | 30 | 1 | 9 | 4.5x | 1 |" in done.stdout
 
 
 def test_only_a_report_is_written_over(tmp_path: Path) -> None:

@@ -30,6 +30,7 @@ def command(run: str, rule: str, reason: str, author: str, home: Path | None) ->
     if not reason.strip():
         fail("say what is known: --because TEXT")
     journals = [Journal(path) for path in journals_of(run, home_here(home))]
+    run = journals[0].known_as(run)
     standing = [(journal, *one) for journal in journals for one in _standing(journal, run)]
     chosen = [one for one in standing if one[1] == rule]
     if not chosen:

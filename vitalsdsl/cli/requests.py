@@ -34,6 +34,7 @@ def command(run: str, control: str | None, home: Path | None, form: str) -> None
     `delivered` to the training or not; with no channel, they are all that is listed.
     """
     journals = _journals(run, home)
+    run = journals[0].known_as(run) if journals else run
     is_on_a_channel = bool(control or os.environ.get(CONTROL_VARIABLE))
     asked: dict[str, Asked] = {}
     if is_on_a_channel or not journals:

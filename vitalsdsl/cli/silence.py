@@ -55,6 +55,7 @@ def command(
     Without RULE, the silences that hold. A watcher that is running heeds it at its next look at the run.
     """
     paths = journals_of(run, home_here(home))
+    run = Journal(paths[0]).known_as(run)
     now = time.time()
     if rule is None:
         _list(run, paths, now)

@@ -43,6 +43,11 @@ class Incident:
         return self.rule if self.member is None else f"{self.rule}[{self.member}]"
 
     @property
+    def reached(self) -> int:
+        """The step at which it came to its highest level."""
+        return next((step for step, level in self.climbed if level is self.level), self.step)
+
+    @property
     def width(self) -> int | None:
         """Steps from onset to the end of it."""
         return None if self.end is None else self.end - self.onset

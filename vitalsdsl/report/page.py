@@ -77,7 +77,7 @@ def _summary(report: RunReport) -> str:
     if not report.incidents:
         return "No rule fired."
     worst = max(report.incidents, key=lambda one: (one.level, one.end is None, -one.onset))
-    text = f"The worst was {worst.level.word} at step {worst.onset:,}: {worst.name}, {worst.message}."
+    text = f"The worst was {worst.level.word} at step {worst.reached:,}: {worst.name}, {worst.message}."
     if not standing:
         return f"{text} It ended green."
     names = ", ".join(dict.fromkeys(one.name for one in sorted(standing, key=lambda one: -one.level)))
@@ -92,11 +92,8 @@ def _facts(report: RunReport) -> list[str]:
         facts.append(f"{report.attempts} attempts (it went back {len(report.rewinds)} times)")
     shares = [f"{level.word} {_share(share)}" for level, share in report.shares.items() if level and share > 0]
     facts.append("of its steps " + (", ".join(shares) if shares else "all green"))
-    newest = {one.metric: one.level for one in report.standings}
-    facts += [f"final {name} {_number(newest[name])}" for name in ("loss", "val_loss", "lr") if name in newest]
-    loss = newest.get("loss", math.nan)
-    if 0 < loss < 15:
-        facts.append(f"perplexity {math.exp(loss):,.2f} (where the loss is in nats a token)")
+    newest = {one.metric: one.last for one in report.standings}
+    facts += [f"last {name} {_number(newest[name]) or 'NaN'}" for name in ("loss", "val_loss", "lr") if name in newest]
     facts.append(f"policy {report.policy.name}")
     return facts
 

@@ -24,7 +24,7 @@ RELATED = 0.5
 """How strong a correlation of changes is worth a line; over 30 pairs and more this is hardly chance."""
 
 NEWEST = 20
-"""Points whose median is where a metric stands: one point means nothing."""
+"""Points, at most, whose median is where a metric stands: one point means nothing, and a tenth of a run is not its end."""
 
 PAIRS = (
     ("loss", "grad_norm"),
@@ -44,6 +44,7 @@ class Standing:
     deviation about its own line relative to its level; NaN where either cannot be said. `points` is the window's size."""
 
     metric: str
+    last: float
     level: float
     lowest: float
     lowest_step: int
@@ -77,7 +78,7 @@ def standings(curves: Mapping[str, Curve]) -> list[Standing]:
 
 def _standing(metric: str, curve: Curve) -> Standing:
     values = [value for _, value in curve.tail if math.isfinite(value)][-WINDOW:]
-    newest = sorted(values[-NEWEST:])
+    newest = sorted(values[-max(1, min(NEWEST, curve.count // 10)) :])
     level = (newest[(len(newest) - 1) // 2] + newest[len(newest) // 2]) / 2 if newest else math.nan
     n = len(values)
     trend, change, scatter = "", math.nan, math.nan
@@ -87,8 +88,9 @@ def _standing(metric: str, curve: Curve) -> Standing:
         if size > 1e-300:
             change = _newest("slope", values) * (n - 1) / size
             scatter = _newest("resid_std", values) / size
+    last = curve.tail[-1][1] if curve.tail else math.nan
     return Standing(
-        metric, level, *curve.lowest, *curve.highest, trend, change, scatter, n, len(curve.nonfinite)
+        metric, last, level, *curve.lowest, *curve.highest, trend, change, scatter, n, len(curve.nonfinite)
     )  # fmt: skip
 
 
