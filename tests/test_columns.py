@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import math
+import random
 from typing import Any
 
 import numpy as np
 import pytest
 from ops_series import VALUES, arguments_of, run
 
+from vitalsdsl.holding import Span
 from vitalsdsl.kernels.accepted import Accepted
 from vitalsdsl.kernels.columns import Rows
 from vitalsdsl.kernels.sliding import Windows
 from vitalsdsl.kernels.spread_out import Points
+from vitalsdsl.nodes import Clock, Node
 from vitalsdsl.ops.base import Stateful, Takes, registry
-from vitalsdsl.types import Extent
+from vitalsdsl.signals import Event, Held
+from vitalsdsl.spells import may_hold, spells
+from vitalsdsl.types import SAMPLES, STEPS, TIME, Extent
 
 REFERENCES = {"usual", "noise"}
 STREAMS = {
@@ -93,3 +98,49 @@ def test_what_is_not_let_in_still_counts_as_the_first_point() -> None:
         reference.push(step, math.nan, value)
         reference.decide(accept=value < 5)
     assert windows.is_known(5).tolist() == known
+
+
+SPANS = [
+    Span(),
+    Span([Extent(3, SAMPLES)]),
+    Span([Extent(6, STEPS)]),
+    Span([Extent(90.0, TIME)]),
+    Span([Extent(2, SAMPLES), Extent(5, STEPS)]),
+    Span(k=2, n=4),
+]
+APARTS = [None, Extent(4, SAMPLES), Extent(9, STEPS), Extent(200.0, TIME)]
+
+
+class Said(Node):
+    """A condition that says what it is told to."""
+
+    is_condition = True
+
+
+@pytest.mark.parametrize("seed", range(30))
+@pytest.mark.parametrize("span", SPANS, ids=str)
+def test_spells_are_those_of_held_conditions_and_events(span: Span, seed: int) -> None:
+    chance = random.Random(seed)
+    steps = np.cumsum([chance.choice([1, 1, 1, 2, 7]) for _ in range(60)])
+    begins = chance.choice([0, 5])
+    times = np.array([math.nan if i < begins else 30.0 * step for i, step in enumerate(steps.tolist())])
+    at = Rows(steps, times)
+    rows = np.array(sorted(chance.sample(range(60), 45)))
+    said = np.array([chance.choice([1.0, 1.0, 1.0, 0.0, math.nan]) for _ in rows])
+    source = Said("c")
+    held, apart = Held("c", source, span, Clock()), chance.choice(APARTS)
+    event = Event("c", source, span, Clock(), apart)
+    for kept, extra in ((held, None), (event, apart)):
+        told, edges = [], []
+        for row, value in zip(rows.tolist(), said.tolist()):
+            source.value = None if value != value else bool(value)
+            kept.run(int(steps[row]), float(times[row]))
+            told.append(math.nan if kept.value is None else float(kept.value))
+            if isinstance(kept, Event) and kept.edge_step == steps[row]:
+                edges.append(row)
+        found = spells(said, rows, at, span, extra, kept is event)
+        assert np.array_equal(found.held, told, equal_nan=True)
+        if kept is event:
+            assert found.edges.tolist() == edges
+        else:
+            assert may_hold(span, said == 1, said == 0, at, rows) == (1.0 in told)

@@ -113,9 +113,14 @@ class Columnwise:
         """The points of a reference, those that are not let in as NaN: they count for its first point all the same."""
         points = self._reference_points(state)
         let_in = self.let_in.get(id(state))
-        if let_in is None:
+        if let_in is None or let_in[points.rows].all():
             return points
-        return Points(points.rows, np.where(let_in[points.rows], points.values, np.nan), points.slack)
+        key = ("let in", id(state))
+        memo: dict[Any, Any] = self._known if id(state) in self.settled else self._trial
+        if key not in memo:
+            memo[key] = Points(points.rows, np.where(let_in[points.rows], points.values, np.nan), points.slack)
+        known: Points = memo[key]
+        return known
 
     # ---------------------------------------------------------------- numbers
 
@@ -156,6 +161,14 @@ class Columnwise:
         """The points that a function over this stream sees."""
         if isinstance(node, nd.MetricNode):
             return self.points.get(node.name, _NO_POINTS)
+        key = ("points", node, unknown_too)
+        memo: dict[Any, Any] = self._memo(node)
+        if key not in memo:
+            memo[key] = self._points_of(node, unknown_too)
+        known: Points = memo[key]
+        return known
+
+    def _points_of(self, node: nd.Node, unknown_too: bool) -> Points:
         if type(node) not in (sg.Feed, sg.Let):
             raise CannotSay(f"{type(node).__name__} is no stream with a vectorised form")
         assert isinstance(node, sg.Feed)
@@ -328,8 +341,8 @@ class Columnwise:
             if not said.is_certain:
                 raise CannotSay("a condition is too close to call")
             span = node.holding.span
-            if span.n or any(extent.unit not in (SAMPLES, STEPS, TIME) for extent in span.extents):
-                raise CannotSay("a span of k of n, or by the run's counters")
+            if any(extent.unit not in (SAMPLES, STEPS, TIME) for extent in span.extents):
+                raise CannotSay("a span by the run's counters")
             rows = self.evaluations(node)
             apart = node.apart if isinstance(node, sg.Event) else None
             is_event = isinstance(node, sg.Event)

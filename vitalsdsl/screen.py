@@ -73,7 +73,7 @@ class Screen:
             before = {one: self._columns.let_in.get(one) for one in open_}
             for one in open_:
                 self._columns.let_in[one] = self._votes(one)
-            if all(_same(before[one], self._columns.let_in[one]) for one in open_):
+            if all(_agree(before[one], self._columns.let_in[one]) for one in open_):
                 self._columns.settle(open_)
                 return
         for one in open_:
@@ -133,8 +133,9 @@ class Screen:
         return bool(self._columns.rows.times[row] - self._columns.rows.times[start] > limit.size)
 
 
-def _same(before: Array | None, now: Array) -> bool:
-    return before is not None and bool(np.array_equal(before, now))
+def _agree(before: Array | None, now: Array) -> bool:
+    """Whether a round ends as it began; the first one begins with every point let in."""
+    return bool(now.all()) if before is None else bool(np.array_equal(before, now))
 
 
 def _after(freezing: Array) -> Array:

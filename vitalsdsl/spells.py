@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import math
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -11,69 +11,84 @@ from vitalsdsl.kernels.columns import Array, Rows
 from vitalsdsl.types import SAMPLES, STEPS, TIME, Extent
 
 
+@dataclass(frozen=True)
 class Spells:
-    """What became of a condition with a span at its evaluations: `held` 1, 0 or NaN, `known` its source, and the rows
-    of its edges."""
+    """What became of a condition with a span at its evaluations, which are at `rows`: `held` is 1, 0 or NaN, `known`
+    whether its source was, `edges` the rows at which it became true."""
 
-    def __init__(self, rows: Array, held: Array, known: Array, edges: Array) -> None:
-        self.rows = rows
-        self.held = held
-        self.known = known
-        self.edges = edges
+    rows: Array
+    held: Array
+    known: Array
+    edges: Array
 
 
 def spells(said: Array, rows: Array, at: Rows, span: Span, apart: Extent | None, is_event: bool) -> Spells:
-    """Go through the evaluations as `Held` and `Event` do. Only where something is true or has been is there work."""
-    held, edges = np.full(len(rows), np.nan), []
-    onset, count, value, edge, since = -1, 0, math.nan, -1, 0
-    steps, times = at.steps, at.times
-    for k, (row, x) in enumerate(zip(rows.tolist(), said.tolist())):
-        before = value
-        since += 1
-        if x == 0.0:
-            onset, count, value = -1, 0, 0.0
-        elif x == 1.0:
-            onset = row if onset < 0 else onset
-            count += 1
-            holds = all(
-                count >= e.size if e.unit == SAMPLES
-                else steps[row] - steps[onset] + 1 >= e.size if e.unit == STEPS
-                else times[row] - times[onset] >= e.size
-                for e in span.extents
-            )  # fmt: skip
-            value = float(holds or (is_event and before == 1.0))
-            if (
-                value
-                and before != 1.0
-                and not (apart is not None and edge >= 0 and _too_soon(apart, at, edge, row, since))
-            ):
-                edge, since = row, 0
-                edges.append(row)
-        held[k] = value
-    return Spells(rows, held, said == said, np.array(edges, dtype=np.int64))
+    """What `Held` and `Event` make of a condition that is 1, 0 or NaN at these rows. Spans in steps, samples or time."""
+    known = said == said
+    places = np.nonzero(known)[0]
+    true = said[places] == 1.0
+    holds = true & _reached(span, true, rows[places], at)
+    if is_event and span.n:
+        # Once it has held, an event stays true for as long as its condition does.
+        since = np.maximum.accumulate(np.where(holds, np.arange(len(holds)), -1))
+        holds = true & (since >= _begins(true))
+    held = np.full(len(rows), np.nan)
+    if len(places):
+        newest = np.cumsum(known) - 1
+        held[places[0] :] = holds[newest[places[0] :]]
+    before = np.concatenate([[False], holds[:-1]])
+    edges = places[holds & ~before]
+    if apart is not None:
+        edges = _kept(edges, apart, rows, at)
+    return Spells(rows, held, known, rows[edges])
 
 
-def _too_soon(apart: Extent, at: Rows, edge: int, row: int, since: int) -> bool:
-    if apart.unit == SAMPLES:
-        return since < apart.size
-    now = at.times if apart.unit == TIME else at.steps
-    return bool(now[row] - now[edge] < apart.size)
+def _begins(true: Array) -> Array:
+    """At each place that is true the first of those before it between which all are; elsewhere the place after it."""
+    at = np.arange(len(true))
+    return np.maximum.accumulate(np.where(true, 0, at + 1))
+
+
+def _reached(span: Span, true: Array, where: Array, at: Rows) -> Array:
+    """Whether the stretch of true evaluations that ends at each place is as long as the span asks."""
+    places = np.arange(len(true))
+    begins = np.minimum(_begins(true), places)
+    if span.n:
+        trues = np.concatenate([[0], np.cumsum(true)])
+        return trues[places + 1] - trues[np.maximum(places + 1 - span.n, 0)] >= span.k
+    reached = np.ones(len(true), bool)
+    for extent in span.extents:
+        if extent.unit == SAMPLES:
+            reached &= places - begins + 1 >= extent.size
+        elif extent.unit == STEPS:
+            reached &= at.steps[where] - at.steps[where[begins]] + 1 >= extent.size
+        elif extent.unit == TIME:
+            reached &= at.times[where] - at.times[where[begins]] >= extent.size
+    return reached
+
+
+def _kept(edges: Array, apart: Extent, rows: Array, at: Rows) -> Array:
+    """The edges without those that come too soon after the last one kept."""
+    now = {STEPS: at.steps, TIME: at.times}.get(apart.unit)
+    places = edges if now is None else now[rows[edges]]
+    kept: list[int] = []
+    newest = -np.inf
+    for edge, place in zip(edges.tolist(), places.tolist()):
+        if not kept or not place - newest < apart.size:
+            kept.append(edge)
+            newest = place
+    return np.array(kept, dtype=np.int64)
 
 
 def may_hold(span: Span, true: Array, surely_false: Array, at: Rows, rows: Array) -> bool:
-    """Whether a condition that can be true at these evaluations can have held for a span at one of them."""
-    if span.n or not span.extents:
-        return bool(true.any())
-    stretch = np.cumsum(surely_false)[true]
-    where = rows[true]
-    first = np.concatenate([[True], stretch[1:] != stretch[:-1]])
-    begins = np.maximum.accumulate(np.where(first, np.arange(len(where)), 0))
-    possible = np.ones(len(where), bool)
-    for extent in span.extents:
-        if extent.unit == SAMPLES:
-            possible &= np.arange(len(where)) - begins + 1 >= extent.size
-        elif extent.unit == STEPS:
-            possible &= at.steps[where] - at.steps[where[begins]] + 1 >= extent.size
-        elif extent.unit == TIME:
-            possible &= at.times[where] - at.times[where[begins]] >= extent.size
-    return bool(possible.any())
+    """Whether a condition that can be true at these evaluations can have held for a span at one of them. A span by the
+    run's counters is taken to be none."""
+    considered = true | surely_false  # where it can only be unknown it neither extends nor resets anything
+    return bool((true & _reached_at(span, true, considered, at, rows)).any())
+
+
+def _reached_at(span: Span, true: Array, considered: Array, at: Rows, rows: Array) -> Array:
+    places = np.nonzero(considered)[0]
+    reached = np.zeros(len(true), bool)
+    reached[places] = _reached(span, true[places], rows[places], at)
+    return reached

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from vitalsdsl.kernels.columns import Rows
+from vitalsdsl.kernels.columns import Array, Rows
 from vitalsdsl.kernels.spread_out import Points
 from vitalsdsl.points import Rewind, Row
 
@@ -34,8 +34,7 @@ class Table:
         """
         steps: list[int] = []
         times: list[float] = []
-        at: dict[str, list[int]] = {}
-        found: dict[str, list[float]] = {}
+        alike: dict[tuple[str, ...], _Alike] = {}
         newest = -math.inf
         for event in events:
             if isinstance(event, Rewind) or event.step < newest:
@@ -46,21 +45,47 @@ class Table:
                 times.append(event.time)
             elif event.time == event.time and not times[-1] >= event.time:
                 times[-1] = event.time
-            row = len(steps) - 1
-            for name, value in event.values.items():
-                places = at.get(name)
-                if places is None:
-                    at[name], found[name] = [row], [value]
-                elif places[-1] == row:
-                    return None
-                else:
-                    places.append(row)
-                    found[name].append(value)
-        names = {name: Points(np.array(at[name], dtype=np.int64), np.array(found[name], dtype=float)) for name in at}
-        return cls(Rows(np.array(steps, dtype=np.int64), _forward(times)), names)
+            names = tuple(event.values)
+            group = alike.get(names)
+            if group is None:
+                group = alike[names] = _Alike()
+            group.rows.append(len(steps) - 1)
+            group.values += event.values.values()
+        points = _points(alike)
+        if any((np.diff(of_name.rows) <= 0).any() for of_name in points.values()):
+            return None
+        return cls(Rows(np.array(steps, dtype=np.int64), _forward(times)), points)
 
 
-def _forward(times: list[float]) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
+class _Alike:
+    """The rows that log the same names in the same order, and their values one row after the other."""
+
+    __slots__ = ("rows", "values")
+
+    def __init__(self) -> None:
+        self.rows: list[int] = []
+        self.values: list[float] = []
+
+
+def _points(alike: Mapping[tuple[str, ...], _Alike]) -> dict[str, Points]:
+    """The points of each name, the names in the order in which they first come."""
+    parts: dict[str, list[tuple[Array, Array]]] = {}
+    for names, group in alike.items():
+        rows = np.array(group.rows, dtype=np.int64)
+        values = np.array(group.values, dtype=float).reshape(len(rows), len(names))
+        for name, column in zip(names, values.T):
+            parts.setdefault(name, []).append((rows, column))
+    found = {}
+    for name, pieces in parts.items():
+        rows, values = (np.concatenate(part) for part in zip(*pieces))
+        if len(pieces) > 1:
+            order = np.argsort(rows, kind="stable")
+            rows, values = rows[order], values[order]
+        found[name] = Points(rows, values)
+    return found
+
+
+def _forward(times: list[float]) -> Array:
     """No step is before the one before it, and one without a time is at that of the one before."""
     given = np.array(times, dtype=float)
     return np.fmax.accumulate(given) if len(given) else given

@@ -8,20 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from vitalsdsl.kernels import lines
 from vitalsdsl.kernels.columns import Array, Column, Rows, Slack
+from vitalsdsl.kernels.in_order import InOrder, midpoints, stacks
 from vitalsdsl.types import SAMPLES, STEPS, Extent
 
 if TYPE_CHECKING:
     from vitalsdsl.kernels.spread_out import Points
-
-CHUNK = 1 << 20
-"""Numbers that are laid out at once where windows overlap: 8 MB."""
-
-LONGEST = 160
-"""Points of a window up to which sorting each window anew is quicker than keeping one in order."""
-
-MOST_LENGTHS = 64
-"""Different lengths of windows up to which they are stacked length by length."""
 
 LARGEST = 1e100
 """Points beyond this are gone through one by one: the kernels know how to add what is too large for a float."""
@@ -98,30 +91,28 @@ class Windows:
         """How many usable points."""
         return Column(np.where(self.warm, (self.hi - self.lo).astype(float), np.nan))
 
-    def median(self) -> Column | None:
+    def median(self) -> Column:
         """As `Ordered.median`."""
-        return self._stacked(medians, 1, 1.0)
+        return self._told(1, lambda: midpoints(*self._in_order.middles), 1.0)
 
     def mad(self) -> Column | None:
         """As the function `mad`."""
-        if not self._is_tame:
-            return None
-        return self._stacked(lambda stack: 1.4826 * (2 * half_deviations(stack)), 5, 3.0)
+        return self._told(5, lambda: 1.4826 * (2 * self._in_order.half_deviations), 3.0) if self._is_tame else None
 
     def noise(self) -> Column | None:
         """As `Accepted.noise`."""
         if not self._is_tame:
             return None
 
-        def read(stack: Array) -> Array:
-            neighbours = medians(np.abs(np.diff(stack, axis=1))) / 0.954
-            return np.maximum(1.4826 * 2 * half_deviations(stack), neighbours)
+        def read() -> Array:
+            apart = midpoints(*self._neighbours.middles) / 0.954
+            return np.maximum(1.4826 * 2 * self._in_order.half_deviations, apart)
 
-        return self._stacked(read, 5, 3.0)
+        return self._told(5, read, 3.0)
 
-    def usual(self) -> Column | None:
+    def usual(self) -> Column:
         """As `Accepted.usual`."""
-        return self._stacked(medians, 5, 1.0)
+        return self._told(5, lambda: midpoints(*self._in_order.middles), 1.0)
 
     def least(self) -> Column:
         """The least of each window."""
@@ -168,40 +159,28 @@ class Windows:
 
     def slope(self) -> Column | None:
         """The least-squares slope a step."""
-        if not self._is_tame:
-            return None
-
-        def read(stack: Array, steps: Array) -> Array:
-            spread, together, _, off = _about_the_means(stack, steps)
-            with np.errstate(divide="ignore", invalid="ignore"):
-                return np.stack([together / spread, off * np.sqrt(1.0 / spread)])
-
-        return self._lined(read, 2)
+        return self._lined(lines.slopes, 2)
 
     def resid_std(self) -> Column | None:
         """The standard deviation about that line, with n - 2."""
-        if not self._is_tame:
-            return None
+        return self._lined(lines.scatters, 3)
 
-        def read(stack: Array, steps: Array) -> Array:
-            spread, together, about, off = _about_the_means(stack, steps)
-            with np.errstate(divide="ignore", invalid="ignore"):
-                rest = about[0] - about[1] * (together / spread)[:, None]
-                values = np.sqrt((rest * rest).sum(axis=1) / (stack.shape[1] - 2))
-            return np.stack([np.where(spread > 0, values, np.nan), off])
-
-        return self._lined(read, 3)
-
-    def _lined(self, read: Callable[[Array, Array], Array], minimum: int) -> Column | None:
+    def _lined(self, read: Callable[[Array, Array], tuple[Array, Array]], minimum: int) -> Column | None:
         """What `read` gives for stacks of values and steps: values, and by how much they may be off."""
-        if np.any(self.slack):
+        if not self._is_tame or np.any(self.slack) or not self._in_order.is_stacked:
             return None
         steps = self.steps
         assert steps is not None
-        found = self._read(read, minimum, (self.values, steps), 2)
-        if found is None:
-            return None
-        values, slack = found
+        rows, which = self._distinct
+        lo, lengths = self.lo[rows], (self.hi - self.lo)[rows]
+        found = np.full((2, len(rows)), np.nan)
+        for length in np.unique(lengths[lengths >= minimum]).tolist():
+            for own, (stack, places) in stacks(lo, lengths, length, self.values, steps):
+                with np.errstate(all="ignore"):
+                    found[:, own] = read(stack, places)
+        values, slack = np.full(len(which), np.nan), np.zeros(len(which))
+        known = self.is_known(minimum)
+        values[known], slack[known] = found[:, which[known]]
         return Column(np.where(np.isfinite(values), values, np.nan), np.nan_to_num(slack, nan=0.0))
 
     def is_known(self, minimum: int) -> Array:
@@ -235,35 +214,38 @@ class Windows:
             values = ((squares - total * total / n) / (n - 1)).astype(float)
         return np.where(n > 1, np.maximum(values, 0.0), np.nan), 4 * self._slack_of_sums(2)
 
-    def _stacked(self, read: Callable[..., Array], minimum: int, spread: float) -> Column | None:
-        """At each row what `read` gives for a stack of windows of one length (windows x points). None where they are too
-        long, or of too many lengths, for this to be quick. `spread`: by how much an error of a point grows."""
-        found = self._read(read, minimum, (self.values,), 1)
-        if found is None:
-            return None
-        values = found[0]
-        return Column(np.where(np.isinf(values) & ~self._has_infinite, np.nan, values), spread * self.slack)
+    @functools.cached_property
+    def _distinct(self) -> tuple[Array, Array]:
+        """The rows whose window has points and differs from that of the row before, and for each row which of these it
+        has: -1 before the first."""
+        held = self.warm & (self.hi > self.lo)
+        differs = held.copy()
+        differs[1:] &= (np.diff(self.lo) != 0) | (np.diff(self.hi) != 0) | ~held[:-1]
+        return np.nonzero(differs)[0], np.cumsum(differs) - 1
 
-    def _read(self, read: Callable[..., Array], minimum: int, laid: tuple[Array, ...], count: int) -> Array | None:
+    @functools.cached_property
+    def _in_order(self) -> InOrder:
+        """The distinct windows."""
+        rows, _ = self._distinct
+        return InOrder(self.values, self.lo[rows], self.hi[rows])
+
+    @functools.cached_property
+    def _neighbours(self) -> InOrder:
+        """Of the distinct windows the distances between neighbours; of a window of one point that to the point before."""
+        rows, _ = self._distinct
+        hi = self.hi[rows] - 1
+        return InOrder(np.abs(np.diff(self.values)), np.minimum(self.lo[rows], hi - 1).clip(0), hi.clip(1))
+
+    def _told(self, minimum: int, read: Callable[[], Array], spread: float) -> Column:
+        """At each row what `read` gives of the distinct windows. `spread`: by how much an error of a point grows."""
         known = self.is_known(minimum)
-        lengths = np.unique((self.hi - self.lo)[known])
-        if len(lengths) and (lengths[-1] > LONGEST or len(lengths) > MOST_LENGTHS):
-            return None
-        changes = np.ones(len(known), bool)
-        changes[1:] = (np.diff(self.lo) != 0) | (np.diff(self.hi) != 0) | (known[1:] & ~known[:-1])
-        rows = np.nonzero(changes & known)[0]
-        out = np.full((count, len(known)), np.nan)
-        lo, n = self.lo[rows], (self.hi - self.lo)[rows]
-        for length in lengths:
-            own = np.nonzero(n == length)[0]
-            stacks = [np.lib.stride_tricks.sliding_window_view(one, int(length)) for one in laid]
-            most = max(1, CHUNK // int(length))
-            for begin in range(0, len(own), most):
-                part = own[begin : begin + most]
-                with np.errstate(all="ignore"):
-                    out[:, rows[part]] = read(*[stack[lo[part]] for stack in stacks])
-        newest = np.maximum.accumulate(np.where(changes, np.arange(len(known)), 0))
-        return np.where(known, out[:, newest], np.nan)
+        values = np.full(len(known), np.nan)
+        if known.any():
+            with np.errstate(all="ignore"):
+                found = read()
+            found = np.where(np.isinf(found) & ~self._has_infinite, np.nan, found)
+            values[known] = found[self._distinct[1][known]]
+        return Column(values, spread * self.slack)
 
     @functools.cached_property
     def _is_tame(self) -> bool:
@@ -290,54 +272,3 @@ class Windows:
             width *= 2
         out[rows] = found
         return out
-
-
-# -------------------------------------------------------------------- of stacks of windows, one length each
-
-
-def medians(windows: Array) -> Array:
-    """The median of each row."""
-    low, high = middles(windows)
-    return midpoints(low, high)
-
-
-def middles(windows: Array) -> tuple[Array, Array]:
-    """The middle two of each row; of an odd number the middle one twice."""
-    n = windows.shape[1]
-    if n % 2:
-        middle = np.partition(windows, n // 2, axis=1)[:, n // 2]
-        return middle, middle
-    parted = np.partition(windows, (n // 2 - 1, n // 2), axis=1)
-    return parted[:, n // 2 - 1], parted[:, n // 2]
-
-
-def midpoints(low: Array, high: Array) -> Array:
-    """As `exact.midpoint` does it."""
-    with np.errstate(over="ignore", invalid="ignore"):
-        both = low + high
-        return np.where(low == high, low, np.where(np.isfinite(both), both / 2, low / 2 + high / 2))
-
-
-def half_deviations(windows: Array) -> Array:
-    """Half the median distance of each row's numbers from their median, as `Spread.half_deviation` does it."""
-    n = windows.shape[1]
-    low, high = middles(windows)
-    low, high = low[:, None] / 2, high[:, None] / 2
-    half = windows / 2
-    below = half <= low
-    distances = np.where(below, midpoints(low - half, high - half), midpoints(half - low, half - high))
-    k = (n + 1) // 2 - 1
-    if n % 2:
-        found: Array = np.partition(distances, k, axis=1)[:, k]
-        return found
-    parted = np.partition(distances, (k, k + 1), axis=1)
-    return midpoints(parted[:, k], parted[:, k + 1])
-
-
-def _about_the_means(stack: Array, steps: Array) -> tuple[Array, Array, tuple[Array, Array], Array]:
-    """Of each row the sum of squares of its steps about their mean, that of their products with its values about theirs,
-    both so centred, and by how much a value about a line may be off."""
-    values = stack - stack.mean(axis=1, keepdims=True)
-    places = steps - steps.mean(axis=1, keepdims=True)
-    off = 1e-13 * (np.abs(values).max(axis=1) + np.abs(stack).max(axis=1) * 1e-2)
-    return (places * places).sum(axis=1), (places * values).sum(axis=1), (values, places), off

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -20,17 +20,26 @@ class Points:
     rows: Array
     values: Array
     slack: Slack = 0.0
+    _windows: dict[tuple[Any, ...], Windows] = field(default_factory=dict, init=False, repr=False, compare=False)
+    """Those asked for so far: functions over the same window share what has been sorted for one of them."""
 
     def __len__(self) -> int:
         return len(self.rows)
 
     def windows(self, rows: Rows, extent: Extent, with_infinite: bool) -> Windows:
         """The windows that end at each closed step, as `Window` has them."""
-        return Windows.over(self, rows, extent, with_infinite)
+        with_infinite = with_infinite and bool(np.isinf(self.values).any())
+        key = ("over", extent, with_infinite, id(rows))
+        if key not in self._windows:
+            self._windows[key] = Windows.over(self, rows, extent, with_infinite)
+        return self._windows[key]
 
     def accepted(self, rows: Rows, extent: Extent) -> Windows:
         """What a reference knows at each closed step, if every finite point was let in."""
-        return Windows.accepted(self, rows, extent)
+        key = ("accepted", extent, id(rows))
+        if key not in self._windows:
+            self._windows[key] = Windows.accepted(self, rows, extent)
+        return self._windows[key]
 
     def newest(self, rows: Rows) -> Column:
         """The newest point."""
