@@ -22,11 +22,12 @@ def describe(stream: Stream, rule: RuleState, change: Change, step: int, time: f
     margin = math.nan
     if rule.guard is not None:
         values[rule.guard.metric.name] = rule.guard.metric.value
-    elif change.clause is not None:
-        evidence(change.clause.condition, values)
-        margin = distance(change.clause.condition)
     elif rule.clauses:
-        evidence(rule.clauses[0].condition, values)
+        condition = (change.clause or rule.clauses[0]).condition
+        # Below an event or let that this step did not call for stands what it saw last: say what is so at this step.
+        stream.plan.graph.refresh(condition, step, time)
+        evidence(condition, values)
+        margin = distance(condition) if change.clause is not None else math.nan
     message = _message(stream, rule, change, step, time, values)
     clause = rule.clauses.index(change.clause) if change.clause is not None else -1
     rung = change.clause.rung if change.clause is not None else -1
