@@ -43,6 +43,7 @@ trials: $(VENV)/dev-installed
 	$(BIN)/python -m tests.trials.big_logs
 	$(BIN)/python -m tests.trials.detection --policy pack:default
 	$(BIN)/python -m tests.trials.mutants
+	$(BIN)/python -m tests.trials.laws
 
 update: $(VENV)/dev-installed
 	$(BIN)/python -m pytest --update

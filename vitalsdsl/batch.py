@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 
 from vitalsdsl import rules
 from vitalsdsl.guards import read_metrics
+from vitalsdsl.joined import Joined
 from vitalsdsl.plan import Plan
 from vitalsdsl.points import Rewind, Row
 from vitalsdsl.scope import Scope
@@ -22,14 +24,18 @@ from vitalsdsl.verdict import Transition
 KEPT_PLANS = 32
 """Of runs that log other names there may be any number."""
 
+MOST_STAGES = 16
+"""So many times names that a policy reads may come for the first time before a run is left to the stream."""
+
 
 class Batch:
-    """One policy over many recorded runs. Plans are kept for runs that log the same names."""
+    """One policy over many recorded runs. Plans are kept for runs whose names come alike."""
 
     def __init__(self, policy: rules.Policy, digest: str = "") -> None:
         self._policy = policy
         self._digest = digest
-        self._plans: dict[frozenset[str], Plan] = {}
+        self._plans: dict[tuple[tuple[str, ...], ...], Joined] = {}
+        self._bare = Plan(policy)
         named = read_metrics(policy, Scope.of(policy), lambda family: [])
         self._alone = {rule.name for rule in policy.of(rules.Rule)} | {f"nonfinite({name})" for name in named}
         """What the stream can be asked for alone: the guards of a family's members are made by all that reads it."""
@@ -63,23 +69,51 @@ class Batch:
         only = None if table is None else self.suspects(table, total_steps)
         return None if only is None or not only <= self._alone else only
 
-    def suspects(self, table: Table, total_steps: float = math.nan) -> set[str]:
-        """The names of the rules that may leave green in a run: for these the stream has to be asked."""
-        plan = self._plan(table)
-        if plan.graph.stalled:
-            return {rule.name for rule in plan.rules} | set(plan.rule_of)
-        by_family = {name for name, rule in plan.rule_of.items() if rule.each is not None}
-        return Screen(plan, table, total_steps).may_fire() | by_family
+    def suspects(self, table: Table, total_steps: float = math.nan) -> set[str] | None:
+        """The names of the rules that may leave green in a run: for these the stream has to be asked. None for all."""
+        joined, begins = self.laid_out(table)
+        if joined is None or joined.plan.graph.stalled:
+            return None
+        return Screen(joined, begins, table, total_steps).may_fire()
 
-    def _plan(self, table: Table) -> Plan:
-        names = frozenset(table.points)
-        plan = self._plans.get(names)
-        if plan is None:
+    def laid_out(self, table: Table) -> tuple[Joined | None, list[int]]:
+        """The plan of a run's names, and the rows at which its stages begin. None for a plan that would have too many, or
+        where a member brings in names that nobody had asked for before it."""
+        stages = self._stages(table)
+        if len(stages.names) > MOST_STAGES:
+            return None, []
+        key = tuple(map(tuple, stages.names))
+        if key not in self._plans:
             if len(self._plans) == KEPT_PLANS:
                 del self._plans[next(iter(self._plans))]
-            plan = self._plans[names] = Plan(self._policy)
-            plan.see_names(sorted(names, key=lambda name: int(table.points[name].rows[0])))
-        return plan
+            self._plans[key] = Joined(self._policy, stages.names)
+        found = self._plans[key]
+        if any(found.plan.metrics.reads(name) for name in stages.unread):
+            return None, []
+        return found, stages.begins
+
+    def _stages(self, table: Table) -> _Stages:
+        """The names that the policy reads, with those that come at the same step together."""
+        stages = _Stages([0], [], [])
+        for name in sorted(table.points, key=lambda name: int(table.points[name].rows[0])):
+            row = int(table.points[name].rows[0])
+            if not self._bare.metrics.reads(name):
+                stages.unread.append(name)
+                continue
+            if not stages.names or row > stages.begins[-1]:
+                stages.begins.append(row)
+                stages.names.append([])
+            stages.names[-1].append(name)
+        return stages
+
+
+@dataclass(frozen=True)
+class _Stages:
+    """At which rows the names that a policy reads come for the first time, and which; the first stage has none."""
+
+    begins: list[int]
+    names: list[list[str]]
+    unread: list[str]
 
 
 def _gone_through(stream: Stream, events: Iterable[Row | Rewind]) -> list[Transition]:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import functools
-import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
@@ -12,130 +12,22 @@ import numpy as np
 from vitalsdsl import nodes as nd
 from vitalsdsl import operations as op
 from vitalsdsl import signals as sg
+from vitalsdsl.across_members import holds, how_many, numbers
 from vitalsdsl.kernels.accepted import Accepted
 from vitalsdsl.kernels.columns import Array, Column, dense
-from vitalsdsl.kernels.spread_out import Points
 from vitalsdsl.ops.abs import Abs
 from vitalsdsl.ops.greatest import Greatest
 from vitalsdsl.ops.least import Least
-from vitalsdsl.plan import Plan
 from vitalsdsl.possible import NEVER_KNOWN, Possible, all_of, any_of, at_least, compared
+from vitalsdsl.run_columns import CannotSay, RunColumns
+from vitalsdsl.sequences import followed, unfollowed
 from vitalsdsl.spells import Spells, spells
-from vitalsdsl.table import Table
 from vitalsdsl.types import SAMPLES, STEPS, TIME, Extent
 from vitalsdsl.worked_out import worked_out
 
 
-class CannotSay(Exception):
-    """Of what there is no vectorised form: whatever stands on it is left to the stream."""
-
-
-class Columnwise:
-    """The nodes of a plan over one run. The plan itself is not touched: it may serve for many runs that log the same names.
-
-    `let_in` are the points that each reference lets in, as far as that has been looked into; whatever rests on references
-    that are not `settled` is forgotten with `begin_round`.
-    """
-
-    def __init__(self, plan: Plan, table: Table, total_steps: float = math.nan) -> None:
-        self.rows = table.rows
-        self.count = len(table)
-        self.points = _bound(plan, table)
-        self.let_in: dict[int, Array] = {}
-        self.settled: set[int] = set()
-        self._plan = plan
-        self._total = total_steps
-        self._counters = _counted(plan, table)
-        self._known: dict[nd.Node, Any] = {}
-        """What rests on no reference, or on references that are settled."""
-        self._trial: dict[nd.Node, Any] = {}
-        """What rests on references as they stand in this round."""
-        self._rests_on: dict[nd.Node, frozenset[int]] = {}
-        self._freezes = {id(reference.accepted): reference.freezes for reference in plan.graph.references}
-        self._readers = {
-            id(node.state): node
-            for node in plan.graph.order
-            if isinstance(node, nd.Function) and isinstance(node.state, Accepted)
-        }
-
-    def begin_round(self) -> None:
-        """The references stand anew."""
-        self._trial.clear()
-
-    def settle(self, references: frozenset[int]) -> None:
-        """These are as they will stay."""
-        self.settled |= references
-        self._known.update(self._trial)
-        self._trial.clear()
-
-    def freezes(self, reference: int) -> Sequence[sg.Freeze]:
-        """The conditions that freeze a reference."""
-        return self._freezes[reference]
-
-    def references(self, node: nd.Node) -> frozenset[int]:
-        """The references that a node rests on, through what freezes them as well."""
-        found = self._rests_on.get(node)
-        if found is None:
-            seen: set[nd.Node] = set()
-            wanted: set[int] = set()
-            waiting = [node]
-            while waiting:
-                here = waiting.pop()
-                if here in seen:
-                    continue
-                seen.add(here)
-                waiting += [*here.inputs, *here.pacers]
-                if isinstance(here, nd.Function) and isinstance(here.state, Accepted):
-                    wanted.add(id(here.state))
-                    waiting += [freeze.condition for freeze in self._freezes.get(id(here.state), ())]
-            found = self._rests_on[node] = frozenset(wanted)
-        return found
-
-    # ---------------------------------------------------------------- references
-
-    def reference_rows(self, state: Accepted) -> Array:
-        """The rows at which a finite point waits to be let in."""
-        points = self._reference_points(state)
-        return points.rows[np.isfinite(points.values)]
-
-    def _reference_points(self, state: Accepted) -> Points:
-        reader = self._readers.get(id(state))
-        if reader is None:
-            raise CannotSay("nothing reads this reference")
-        return self._stream(reader.streams[0], unknown_too=False)
-
-    def reference_known(self, state: Accepted) -> Array:
-        points = self._let_in_points(state)
-        windows = points.accepted(self.rows, Extent(state.size, state.unit))
-        return windows.is_known(5)
-
-    def _let_in_points(self, state: Accepted) -> Points:
-        """The points of a reference, those that are not let in as NaN: they count for its first point all the same."""
-        points = self._reference_points(state)
-        let_in = self.let_in.get(id(state))
-        if let_in is None or let_in[points.rows].all():
-            return points
-        key = ("let in", id(state))
-        memo: dict[Any, Any] = self._known if id(state) in self.settled else self._trial
-        if key not in memo:
-            memo[key] = Points(points.rows, np.where(let_in[points.rows], points.values, np.nan), points.slack)
-        known: Points = memo[key]
-        return known
-
-    # ---------------------------------------------------------------- numbers
-
-    def evaluations(self, root: sg.Root) -> Array:
-        """The rows at which a root is evaluated."""
-        names, always = self._plan.graph.pace(root)
-        if always or not names:
-            return np.arange(self.count)
-        rows = [self.points[name].rows for name in names if name in self.points]
-        if len(rows) == 1:
-            return rows[0]
-        return np.unique(np.concatenate(rows)) if rows else np.arange(0)
-
-    def _memo(self, node: nd.Node) -> dict[nd.Node, Any]:
-        return self._known if self.references(node) <= self.settled else self._trial
+class Columnwise(RunColumns):
+    """The nodes of a plan over one run."""
 
     def number(self, node: nd.Node) -> Column:
         found = self._memo(node).get(node)
@@ -157,42 +49,12 @@ class Columnwise:
         possible: Possible = found
         return possible
 
-    def _stream(self, node: nd.Node, unknown_too: bool) -> Points:
-        """The points that a function over this stream sees."""
-        if isinstance(node, nd.MetricNode):
-            return self.points.get(node.name, _NO_POINTS)
-        key = ("points", node, unknown_too)
-        memo: dict[Any, Any] = self._memo(node)
-        if key not in memo:
-            memo[key] = self._points_of(node, unknown_too)
-        known: Points = memo[key]
-        return known
-
-    def _points_of(self, node: nd.Node, unknown_too: bool) -> Points:
-        if type(node) not in (sg.Feed, sg.Let):
-            raise CannotSay(f"{type(node).__name__} is no stream with a vectorised form")
-        assert isinstance(node, sg.Feed)
-        rows = self.evaluations(node)
-        if node.source.is_condition:
-            said = self.condition(node.source)
-            if not said.is_certain:
-                raise CannotSay("a condition is too close to call")
-            values, slack = said.numbers(self.count)[rows], 0.0
-        else:
-            column = self.number(node.source)
-            values, slack = np.broadcast_to(column.values, (self.count,))[rows], column.slack
-            slack = float(np.max(slack)) if np.any(slack) else 0.0
-        if not unknown_too:
-            keep = values == values
-            rows, values = rows[keep], values[keep]
-        return Points(rows, values, slack)
-
     def _metric(self, node: nd.MetricNode) -> Column:
         points = self.points.get(node.name)
         return points.newest(self.rows) if points is not None else _UNKNOWN
 
     def _let(self, node: sg.Feed) -> Column:
-        points = self._stream(node, unknown_too=True)
+        points = self.stream(node, unknown_too=True)
         return Column(dense(points.rows, points.values, self.count), points.slack)
 
     def _fresh(self, node: nd.Fresh) -> Column:
@@ -247,48 +109,70 @@ class Columnwise:
         wide = [np.broadcast_to(column.values, (self.count,)).tolist() for column in columns]
         return Column(np.fromiter(map(node.compute, *wide), float, self.count))
 
+    # ---------------------------------------------------------------- functions
+
     def _function(self, node: nd.Function) -> Column:
+        made = self._vectorised(node)
+        return made if made is not None else Column(self._gone_through(node))
+
+    def _vectorised(self, node: nd.Function) -> Column | None:
+        events = [inner for inner in node.inputs if isinstance(inner, sg.Event)]
+        if len(node.streams) + len(events) != 1:
+            return None
+        if events:
+            if node.call is None:
+                return None
+            edges, known = self._told_to(node, events[0])
+            told: Column | None = node.call[0].columns_of_edges(edges, known, self.rows, node.call[1])
+            return told
         if isinstance(node.state, Accepted):
-            points = self._let_in_points(node.state)
-        elif node.streams:
-            points = self._stream(node.streams[0], node.state.takes_unknown)
+            points = self.let_in_points(node.state)
         else:
-            points = _NO_POINTS
-        if not any(isinstance(inner, sg.Event) for inner in node.inputs) and len(node.streams) == 1:
-            made = (
-                node.call[0].columns(points, self.rows, node.call[1])
-                if node.call is not None
-                else node.state.columns(points, self.rows)  # type: ignore[attr-defined]
-            )
-            if made is not None:
-                column: Column = made
-                return column
-        return Column(self._gone_through(node))
+            points = self.stream(node.streams[0], node.state.takes_unknown).since(self.since(node.state))
+        made: Column | None = (
+            node.call[0].columns(points, self.rows, node.call[1])
+            if node.call is not None
+            else node.state.columns(points, self.rows)  # type: ignore[attr-defined]
+        )
+        return made
+
+    def _told_to(self, node: nd.Function, event: sg.Event) -> tuple[Array, Array]:
+        """The rows of an event's edges, and of its known evaluations, that a function is told of; of a phase, where it
+        asks for that, those of its ends."""
+        told, since = self._event(event), self.since(node.state)
+        edges = told.edges
+        if isinstance(event, sg.Phase) and any(state is node.state for state in event.ends):
+            edges = told.rows[1:][(told.held[1:] == 0) & (told.held[:-1] == 1)]
+        known = told.rows[told.known]
+        return edges[np.searchsorted(edges, since) :], known[np.searchsorted(known, since) :]
 
     def _gone_through(self, node: nd.Function) -> Array:
         """The values of a function without a vectorised form, from its own memory, point by point."""
-        if node.call is None or isinstance(node.state, Accepted):
+        if isinstance(node.state, Accepted):
             raise CannotSay(f"`{node.text}` has no vectorised form")
-        function, fixed = node.call
-        state = function.new(fixed)
-        read = function.reader(state, fixed)
-        pushes = [state.push, state.push_second]
+        if node.call is not None:
+            function, fixed = node.call
+            state = function.new(fixed)
+            read = function.reader(state, fixed)
+        else:
+            state = copy.deepcopy(node.state)
+            read = state.read
         pending: list[tuple[int, int, Callable[..., Any], tuple[Any, ...]]] = []
         steps, times = self.rows.steps.tolist(), self.rows.times.tolist()
-        for place, (stream, push) in enumerate(zip(node.streams, pushes)):
-            points = self._stream(stream, state.takes_unknown)
+        for place, stream in enumerate(node.streams):
+            points = self.stream(stream, state.takes_unknown).since(self.since(node.state))
             if np.any(points.slack):
                 raise CannotSay("a function of a number that is not known to the last digit")
+            push = state.push_second if place else state.push
+            as_told = _as_condition if node.call is None and _is_of_condition(stream) else float
             for row, value in zip(points.rows.tolist(), points.values.tolist()):
-                pending.append((row, place, push, (steps[row], times[row], value)))
+                pending.append((row, place, push, (steps[row], times[row], as_told(value))))
         for inner in node.inputs:
             if isinstance(inner, sg.Event):
-                told = self._event(inner)
-                edges = set(told.edges.tolist())
-                for row, known in zip(told.rows.tolist(), told.known.tolist()):
-                    pending.append((row, 2, state.evaluated, (steps[row], times[row], known)))
-                    if row in edges:
-                        pending.append((row, 3, state.edge, (steps[row], times[row])))
+                edges, known = self._told_to(node, inner)
+                evaluated, edge = state.evaluated, state.edge
+                pending += [(row, 2, evaluated, (steps[row], times[row], True)) for row in known.tolist()]
+                pending += [(row, 3, edge, (steps[row], times[row])) for row in edges.tolist()]
         pending.sort(key=lambda one: one[:2])
         out, at = np.full(self.count, np.nan), 0
         for row in range(self.count):
@@ -300,6 +184,48 @@ class Columnwise:
                 out[row] = value
         return out
 
+    # ---------------------------------------------------------------- families
+
+    def _joined_at(self, node: nd.Node) -> list[tuple[nd.Node, int]]:
+        """The members, and the rows at which they joined."""
+        return [(inner, self._begins[stage]) for inner, stage in zip(node.inputs, self._joined.members[node])]
+
+    def _across(self, node: op.AggregateNode) -> Column:
+        members = self._joined_at(node)
+        if node.of_conditions:
+            found = how_many([(self.condition(inner), since) for inner, since in members], self.count)
+        else:
+            found = numbers(node.compute, [(self.number(inner), since) for inner, since in members], self.count)
+        if found is None:
+            raise CannotSay("a function over a family is too close to call, or of numbers too large")
+        return found
+
+    def _holds_for(self, node: op.AggregateCondition) -> Possible:
+        members = [(self.condition(inner), since) for inner, since in self._joined_at(node)]
+        return holds(node.compute, members, self.count)
+
+    def _share(self, node: op.Share) -> Column:
+        missing, columns = np.zeros(self.count, bool), {}
+        begins = dict(reversed(self._joined_at(node)))
+        for inner, since in begins.items():
+            points = self.stream(inner, unknown_too=False)
+            if np.any(points.slack):
+                raise CannotSay("a share of numbers that are not known to the last digit")
+            column = columns[inner] = np.full(self.count, np.nan)
+            column[points.rows] = points.values
+            reported = np.zeros(self.count, bool)
+            reported[points.rows] = True
+            missing |= ~reported & (np.arange(self.count) >= since)
+        out = np.full(self.count, np.nan)
+        for row in np.nonzero(~missing)[0].tolist():
+            parts, of = (
+                [float(columns[one][row]) for one in family if begins[one] <= row]  # type: ignore[index]
+                for family in (node.parts, node.of)
+            )
+            if parts and of:
+                out[row] = node.compute(parts, of)
+        return Column(out)
+
     # ---------------------------------------------------------------- conditions
 
     def _comparison(self, node: op.Comparison) -> Possible:
@@ -309,12 +235,12 @@ class Columnwise:
         points = self.points.get(node.metric.name)
         if points is None:
             return NEVER_KNOWN
-        held = np.array([node.test(value) != node.negated for value in points.values.tolist()], dtype=float)
-        return Possible.of_numbers(dense(points.rows, held, self.count))
+        held = _STATES[node.test](points.values) != node.negated
+        return Possible.of_numbers(dense(points.rows, held.astype(float), self.count))
 
     def _missing(self, node: op.Missing) -> Possible:
         target = node.target
-        points = self._stream(target, unknown_too=False)
+        points = self.stream(target, unknown_too=False)
         now = (self.rows.times if node.by_time else self.rows.steps).astype(float)
         newest = dense(points.rows, now[points.rows], self.count)
         if node.counts_from_start and self.count:
@@ -330,54 +256,61 @@ class Columnwise:
         return Possible.of_numbers(dense(told.rows, told.held, self.count))
 
     def _function_condition(self, node: nd.ConditionFunction) -> Possible:
-        return Possible.of_numbers(self._function(node).values)
+        column = self._function(node)
+        said = Possible.of_numbers(column.values)
+        if not np.any(column.slack):
+            return said
+        is_open = (np.asarray(column.slack) > 0) & ~said.unknown
+        return Possible(said.true | is_open, said.false | is_open, said.unknown)
+
+    def _probe(self, node: sg.Probe) -> Possible:
+        rows = self.evaluations(node)
+        return Possible.of_numbers(dense(rows, self._certain(node.source)[rows], self.count))
+
+    def _then(self, node: sg.Then) -> Possible:
+        rows, second = self.evaluations(node), self._certain(node.second)
+        told = followed(self._event(node.first).edges, second[rows], rows, self.rows, _within(node))
+        return Possible.of_numbers(dense(rows, told, self.count))
+
+    def _then_no(self, node: sg.ThenNo) -> Possible:
+        rows, since = self.evaluations(node), self.since(node)
+        edges = self._event(node.first).edges
+        answers = self.evaluations(node.second)
+        answers = answers[self._certain(node.second)[answers] == 1.0]
+        edges, answers = edges[edges >= since], answers[answers >= since]
+        told = unfollowed(edges, answers, rows, self.rows, _within(node))
+        return Possible.of_numbers(dense(rows, told, self.count))
+
+    def _certain(self, node: nd.Node) -> Array:
+        """1, 0 and NaN."""
+        said = self.condition(node)
+        if not said.is_certain:
+            raise CannotSay("a condition is too close to call")
+        return said.numbers(self.count)
+
+    def edges(self, event: sg.Event) -> Array:
+        return self._event(event).edges
 
     def _event(self, node: sg.Held) -> Spells:
         """An event, a phase or a held condition at its evaluations."""
         key = ("told", node)
         memo: dict[Any, Any] = self._memo(node)
         if key not in memo:
-            said = self.condition(node.source)
-            if not said.is_certain:
-                raise CannotSay("a condition is too close to call")
+            said = self._certain(node.source)
             span = node.holding.span
             if any(extent.unit not in (SAMPLES, STEPS, TIME) for extent in span.extents):
                 raise CannotSay("a span by the run's counters")
             rows = self.evaluations(node)
             apart = node.apart if isinstance(node, sg.Event) else None
             is_event = isinstance(node, sg.Event)
-            memo[key] = spells(said.numbers(self.count)[rows], rows, self.rows, span, apart, is_event)
+            memo[key] = spells(said[rows], rows, self.rows, span, apart, is_event)
         told: Spells = memo[key]
         return told
 
 
-def _bound(plan: Plan, table: Table) -> dict[str, Points]:
-    """The points of each metric: of its logged names the one that comes first in time."""
-    found = {}
-    for path, intake in plan.metrics.intakes.items():
-        points = _first(intake.names, table)
-        if points is not None:
-            found[path] = points
-    return found
-
-
-def _counted(plan: Plan, table: Table) -> dict[str, Array]:
-    found = {}
-    for name, intake in plan.metrics.counters.items():
-        points = _first(intake.names, table)
-        if points is not None:
-            found[name] = dense(points.rows, points.values, len(table))
-    return found
-
-
-def _first(names: Sequence[str], table: Table) -> Points | None:
-    logged = [table.points[name] for name in names if name in table.points]
-    return min(logged, key=lambda points: int(points.rows[0])) if logged else None
-
-
 _EXTREMES = {Greatest.value: np.maximum, Least.value: np.minimum}
 _SYMBOLS = {compute: symbol for symbol, compute in op.ARITHMETIC.items()}
-_NO_POINTS = Points(np.arange(0), np.zeros(0))
+_STATES = {op.IS_STATE["nan"]: np.isnan, op.IS_STATE["inf"]: np.isinf, op.IS_STATE["finite"]: np.isfinite}
 _UNKNOWN = Column(np.float64(np.nan))
 
 
@@ -385,11 +318,16 @@ def _constant(columns: Columnwise, node: nd.Node) -> Column:
     return Column(np.float64(node.value))
 
 
-def _members(columns: Columnwise, node: Any) -> Any:
-    """Of a family of which nothing is logged."""
-    if node.inputs:
-        raise CannotSay("a function over a family is worked out by the stream")
-    return NEVER_KNOWN if node.is_condition else _UNKNOWN
+def _is_of_condition(stream: nd.Node) -> bool:
+    return isinstance(stream, sg.Feed) and stream.source.is_condition
+
+
+def _as_condition(value: float) -> bool | None:
+    return None if value != value else bool(value)
+
+
+def _within(node: sg.Then | sg.ThenNo) -> Extent:
+    return Extent(node.within, TIME if node.by_time else STEPS)
 
 
 def _parts(columns: Columnwise, node: nd.Node) -> Iterable[Possible]:
@@ -416,8 +354,8 @@ _NUMBERS: dict[type[nd.Node], Callable[[Columnwise, Any], Column]] = {
     op.ArithmeticChain: Columnwise._chain,
     op.Negative: Columnwise._negative,
     op.Elementwise: Columnwise._elementwise,
-    op.AggregateNode: _members,
-    op.Share: _members,
+    op.AggregateNode: Columnwise._across,
+    op.Share: Columnwise._share,
 }
 _CONDITIONS: dict[type[nd.Node], Callable[[Columnwise, Any], Possible]] = {
     op.Comparison: Columnwise._comparison,
@@ -428,10 +366,13 @@ _CONDITIONS: dict[type[nd.Node], Callable[[Columnwise, Any], Possible]] = {
     op.Is: Columnwise._is,
     op.Missing: Columnwise._missing,
     op.ElementwiseCondition: lambda columns, node: columns.condition(node.inputs[0]).surely(),
-    op.AggregateCondition: _members,
+    op.AggregateCondition: Columnwise._holds_for,
     nd.ConditionFunction: Columnwise._function_condition,
     sg.Held: Columnwise._held,
     sg.Event: Columnwise._held,
     sg.Phase: Columnwise._held,
+    sg.Probe: Columnwise._probe,
+    sg.Then: Columnwise._then,
+    sg.ThenNo: Columnwise._then_no,
     nd.ShownCondition: lambda columns, node: columns.condition(node.source),
 }

@@ -8,14 +8,16 @@ is one such answer.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import numpy as np
 
 from vitalsdsl import signals as sg
-from vitalsdsl.columnwise import CannotSay, Columnwise
+from vitalsdsl.columnwise import Columnwise
+from vitalsdsl.joined import Joined
 from vitalsdsl.kernels.columns import Array, dense
-from vitalsdsl.plan import Plan
-from vitalsdsl.possible import any_of
+from vitalsdsl.possible import Possible, any_of
+from vitalsdsl.run_columns import CannotSay
 from vitalsdsl.spells import may_hold
 from vitalsdsl.table import Table
 from vitalsdsl.types import SAMPLES, STEPS, TIME, Extent
@@ -26,11 +28,11 @@ MOST_ROUNDS = 24
 
 
 class Screen:
-    """The rules of one plan over one run."""
+    """The rules of one plan over one run; `begins` are the rows at which its stages begin."""
 
-    def __init__(self, plan: Plan, table: Table, total_steps: float = math.nan) -> None:
-        self._plan = plan
-        self._columns = Columnwise(plan, table, total_steps)
+    def __init__(self, joined: Joined, begins: Sequence[int], table: Table, total_steps: float = math.nan) -> None:
+        self._plan = joined.plan
+        self._columns = Columnwise(joined, begins, table, total_steps)
 
     def may_fire(self) -> set[str]:
         """The names of the rules that may leave green."""
@@ -48,18 +50,28 @@ class Screen:
         except CannotSay:
             return True
 
-    def _clause_may(self, clause: Clause) -> bool:
+    def evaluations(self, clause: Clause) -> Array:
+        """The rows at which a `when` is evaluated."""
+        return self._columns.evaluations(clause)
+
+    def can_be(self, clause: Clause) -> Possible:
+        """What the condition of a `when` can be at each row. Raises CannotSay."""
         self._settle(self._columns.references(clause))
-        rows = self._columns.evaluations(clause)
-        possible = self._columns.condition(clause.condition)
-        true = np.broadcast_to(possible.true, (self._columns.count,))[rows]
+        return self._columns.condition(clause.condition)
+
+    def _clause_may(self, clause: Clause) -> bool:
+        possible, rows = self.can_be(clause), self.evaluations(clause)
+        true = self._at(rows, possible.true)
         if not true.any():
             return False
         if clause.gate is not None:
-            inside = any_of(self._columns.condition(phase) for phase in clause.gate.phases).true
-            true = true & np.broadcast_to(inside, (self._columns.count,))[rows]
-        surely_false = ~(true | np.broadcast_to(possible.unknown, (self._columns.count,))[rows])
+            true = true & self._at(rows, any_of(self._columns.condition(phase) for phase in clause.gate.phases).true)
+        surely_false = ~(true | self._at(rows, possible.unknown))
         return may_hold(clause.holding.span, true, surely_false, self._columns.rows, rows)
+
+    def _at(self, rows: Array, truths: Array) -> Array:
+        found: Array = np.broadcast_to(truths, (self._columns.count,))[rows]
+        return found
 
     # ---------------------------------------------------------------- references
 

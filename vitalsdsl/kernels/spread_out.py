@@ -26,6 +26,13 @@ class Points:
     def __len__(self) -> int:
         return len(self.rows)
 
+    def since(self, row: int) -> Points:
+        """Those from a row on."""
+        if not row or not len(self.rows) or self.rows[0] >= row:
+            return self
+        begin = int(np.searchsorted(self.rows, row))
+        return Points(self.rows[begin:], self.values[begin:], self.slack)
+
     def windows(self, rows: Rows, extent: Extent, with_infinite: bool) -> Windows:
         """The windows that end at each closed step, as `Window` has them."""
         with_infinite = with_infinite and bool(np.isinf(self.values).any())

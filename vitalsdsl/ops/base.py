@@ -17,7 +17,7 @@ from vitalsdsl.kernels.state import State
 from vitalsdsl.kernels.window import Window
 
 if TYPE_CHECKING:
-    from vitalsdsl.kernels.columns import Column, Rows
+    from vitalsdsl.kernels.columns import Array, Column, Rows
     from vitalsdsl.kernels.sliding import Windows
     from vitalsdsl.kernels.spread_out import Points
 from vitalsdsl.types import SAMPLES, STEPS, TIME, Extent, Kind
@@ -157,7 +157,12 @@ class Stateful(Function):
     @classmethod
     def columns(cls, points: Points, rows: Rows, arguments: Arguments) -> Column | None:
         """The vectorised form: its values at all closed steps of a run. None where there is none for these points: they
-        are then gone through one by one. Of a condition the values are 1, 0 and NaN."""
+        are then gone through one by one. Of a condition the values are 1, 0 and NaN; a slack says that either is possible."""
+        return None
+
+    @classmethod
+    def columns_of_edges(cls, edges: Array, known: Array, rows: Rows, arguments: Arguments) -> Column | None:
+        """The same of a function of an event alone, from the rows of its edges and of its known evaluations."""
         return None
 
 
