@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 from vitalsdsl import nodes as nd
@@ -67,10 +67,11 @@ class Graph:
         if found is None:
             if len(self._schedules) >= _MOST_SCHEDULES:
                 self._schedules.clear()
-            found = self._schedules[fresh] = [node.run for node in self._due(fresh)]
+            found = self._schedules[fresh] = [node.run for node in self.due(fresh)]
         return found
 
-    def _due(self, fresh: frozenset[str]) -> list[nd.Node]:
+    def due(self, fresh: frozenset[str]) -> list[nd.Node]:
+        """The nodes that run at a closed step at which these metrics have a point."""
         needed: set[nd.Node] = set()
         for node in reversed(self.order):
             if isinstance(node, Root):
@@ -91,10 +92,10 @@ class Graph:
                 touched.add(node)
         return [node for node in self.order if node in touched]
 
-    def refresh(self, node: nd.Node, step: int, time: float) -> None:
-        """Bring a node up to this step that nothing else evaluates, such as a value in a message."""
+    def refresh(self, node: nd.Node, step: int, time: float, done: Collection[nd.Node] = ()) -> None:
+        """Bring a node up to this step that nothing else evaluates, such as a value in a message; without what is done."""
         for inner in in_order([node]):
-            if not isinstance(inner, (Root, nd.MetricNode)):
+            if not isinstance(inner, (Root, nd.MetricNode)) and inner not in done:
                 inner.run(step, time)
 
 

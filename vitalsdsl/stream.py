@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from vitalsdsl import nodes as nd
 from vitalsdsl import rules
 from vitalsdsl.errors import StateError
 from vitalsdsl.plan import Plan
@@ -79,6 +80,7 @@ class Stream:
         self._snapshots: list[_Snapshot] = []
         self._since_snapshot = 0
         self._complete = self._keep_rows
+        self._fresh: frozenset[str] | None = None
         self.closed = None
 
     @property
@@ -183,7 +185,7 @@ class Stream:
         if clock.first_time != clock.first_time:
             clock.first_time = time
         self.closed = step
-        fresh = self._take_in(opened, step, time)
+        fresh = self._fresh = self._take_in(opened, step, time)
         for run in plan.graph.schedule(fresh):
             run(step, time)
         for reference in plan.graph.references:
@@ -227,6 +229,13 @@ class Stream:
         changed.sort(key=lambda pair: _place(pair[0]))
         return [describe(self, rule, change, step, time) for rule, change in changed]
 
+    def bring_up(self, node: nd.Node, step: int, time: float) -> None:
+        """Have what stands below a condition say what is so at this step: below an event or let that the step did not
+        call for stands what that saw last. What was evaluated stays as it was."""
+        graph = self.plan.graph
+        done = graph.silent() if self._fresh is None else graph.due(self._fresh)
+        graph.refresh(node, step, time, set(done))
+
     # ---------------------------------------------------------------- the clock
 
     def tick(self, now: float) -> list[Transition]:
@@ -240,6 +249,7 @@ class Stream:
             return []
         for node in due:
             node.now = True
+        self._fresh = None
         for each in self.plan.graph.silent():
             each.run(clock.step, clock.time)
         return self._settle(clock.step, clock.time)

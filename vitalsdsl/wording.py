@@ -24,8 +24,7 @@ def describe(stream: Stream, rule: RuleState, change: Change, step: int, time: f
         values[rule.guard.metric.name] = rule.guard.metric.value
     elif rule.clauses:
         condition = (change.clause or rule.clauses[0]).condition
-        # Below an event or let that this step did not call for stands what it saw last: say what is so at this step.
-        stream.plan.graph.refresh(condition, step, time)
+        stream.bring_up(condition, step, time)
         evidence(condition, values)
         margin = distance(condition) if change.clause is not None else math.nan
     message = _message(stream, rule, change, step, time, values)
