@@ -79,11 +79,13 @@ def test_columns_are_the_streams_values(name: str, shape: str, cadence: str) -> 
 
 def test_the_common_functions_have_a_vectorised_form() -> None:
     rows, points = columns_of(0, "noise", "1")
-    fixed = {"W": Extent(20, "samples"), "N": Extent(20, "samples"), "D": Extent(20, "samples")}
+    twenty = Extent(20, "samples")
+    fixed = {"W": twenty, "N": twenty, "D": twenty, "n": Extent(3, "samples"), "q": 0.9}
     having = {name for name, function in STREAMS.items() if function.columns(points, rows, fixed) is not None}
     assert having >= {
         "mean", "median", "min", "max", "sum", "count", "std", "var", "mad", "slope", "resid_std", "delta", "growth",
-        "baseline", "usual", "noise", "lowest", "highest",
+        "baseline", "usual", "noise", "lowest", "highest", "rising", "falling", "flat", "cv", "zscore",
+        "monotone_up", "monotone_down", "ema", "quantile",
     }  # fmt: skip
 
 

@@ -15,6 +15,7 @@ from vitalsdsl import signals as sg
 from vitalsdsl.across_members import holds, how_many, numbers
 from vitalsdsl.kernels.accepted import Accepted
 from vitalsdsl.kernels.columns import Array, Column, dense
+from vitalsdsl.kernels.told import Told
 from vitalsdsl.ops.abs import Abs
 from vitalsdsl.ops.greatest import Greatest
 from vitalsdsl.ops.least import Least
@@ -122,8 +123,7 @@ class Columnwise(RunColumns):
         if events:
             if node.call is None:
                 return None
-            edges, known = self._told_to(node, events[0])
-            told: Column | None = node.call[0].columns_of_edges(edges, known, self.rows, node.call[1])
+            told: Column | None = node.call[0].columns_of_edges(self._told_to(node, events[0]), self.rows, node.call[1])
             return told
         if isinstance(node.state, Accepted):
             points = self.let_in_points(node.state)
@@ -136,15 +136,14 @@ class Columnwise(RunColumns):
         )
         return made
 
-    def _told_to(self, node: nd.Function, event: sg.Event) -> tuple[Array, Array]:
-        """The rows of an event's edges, and of its known evaluations, that a function is told of; of a phase, where it
-        asks for that, those of its ends."""
+    def _told_to(self, node: nd.Function, event: sg.Event) -> Told:
+        """What a function hears of an event; of a phase, where it asks for that, the ends are its edges."""
         told, since = self._event(event), self.since(node.state)
         edges = told.edges
         if isinstance(event, sg.Phase) and any(state is node.state for state in event.ends):
             edges = told.rows[1:][(told.held[1:] == 0) & (told.held[:-1] == 1)]
         known = told.rows[told.known]
-        return edges[np.searchsorted(edges, since) :], known[np.searchsorted(known, since) :]
+        return Told(edges[np.searchsorted(edges, since) :], known[np.searchsorted(known, since) :])
 
     def _gone_through(self, node: nd.Function) -> Array:
         """The values of a function without a vectorised form, from its own memory, point by point."""
@@ -169,10 +168,10 @@ class Columnwise(RunColumns):
                 pending.append((row, place, push, (steps[row], times[row], as_told(value))))
         for inner in node.inputs:
             if isinstance(inner, sg.Event):
-                edges, known = self._told_to(node, inner)
+                told = self._told_to(node, inner)
                 evaluated, edge = state.evaluated, state.edge
-                pending += [(row, 2, evaluated, (steps[row], times[row], True)) for row in known.tolist()]
-                pending += [(row, 3, edge, (steps[row], times[row])) for row in edges.tolist()]
+                pending += [(row, 2, evaluated, (steps[row], times[row], True)) for row in told.known.tolist()]
+                pending += [(row, 3, edge, (steps[row], times[row])) for row in told.edges.tolist()]
         pending.sort(key=lambda one: one[:2])
         out, at = np.full(self.count, np.nan), 0
         for row in range(self.count):

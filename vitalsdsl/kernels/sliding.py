@@ -11,6 +11,7 @@ import numpy as np
 from vitalsdsl.kernels import lines
 from vitalsdsl.kernels.columns import Array, Column, Rows, Slack
 from vitalsdsl.kernels.in_order import InOrder, midpoints, stacks
+from vitalsdsl.kernels.trends import Trends, trends
 from vitalsdsl.types import SAMPLES, STEPS, Extent
 
 if TYPE_CHECKING:
@@ -20,8 +21,9 @@ LARGEST = 1e100
 """Points beyond this are gone through one by one: the kernels know how to add what is too large for a float."""
 
 _EXTRA = np.longdouble
-_EPS = float(np.finfo(_EXTRA).eps)
-_ROUNDED = 4 * float(np.finfo(float).eps)
+_FINE = float(np.finfo(_EXTRA).eps)
+_EPS = float(np.finfo(float).eps)
+_ROUNDED = 4 * _EPS
 """What the last roundings may take, relative to the result."""
 
 
@@ -33,7 +35,14 @@ class Windows:
     """
 
     def __init__(
-        self, values: Array, lo: Array, hi: Array, warm: Array, slack: Slack = 0.0, steps: Array | None = None
+        self,
+        values: Array,
+        lo: Array,
+        hi: Array,
+        warm: Array,
+        slack: Slack = 0.0,
+        steps: Array | None = None,
+        halfway: Array | None = None,
     ) -> None:
         self.values = values
         self.steps = steps
@@ -41,6 +50,8 @@ class Windows:
         self.hi = hi
         self.warm = warm
         self.slack = slack
+        self._halfway = halfway
+        """Where the later half of each begins; None where that is halfway from lo to hi."""
 
     @classmethod
     def over(cls, points: Points, rows: Rows, extent: Extent, with_infinite: bool) -> Windows:
@@ -66,7 +77,8 @@ class Windows:
             warm = (lived >= extent.size) & (at >= points.rows[first])
         else:
             warm = np.zeros(len(rows), bool)
-        return cls(points.values[keep], lo, hi, warm, points.slack, rows.steps[points.rows[keep]])
+        halfway = np.searchsorted(own[keep], now - extent.size / 2, side="right")
+        return cls(points.values[keep], lo, hi, warm, points.slack, rows.steps[points.rows[keep]], halfway)
 
     @classmethod
     def accepted(cls, points: Points, rows: Rows, extent: Extent) -> Windows:
@@ -113,6 +125,81 @@ class Windows:
     def usual(self) -> Column:
         """As `Accepted.usual`."""
         return self._told(5, lambda: midpoints(*self._in_order.middles), 1.0)
+
+    def quantile(self, above: int, below: int) -> Column | None:
+        """As `Ordered.quantile`, off by what rounding does."""
+        finite = self.values[np.isfinite(self.values)]
+        if (np.abs(finite) > LARGEST).any():
+            return None
+        low, high = self._in_order.ranked(
+            lambda n: (n - 1) * above // below, lambda n: min((n - 1) * above // below + 1, n - 1)
+        )
+        rows, which = self._distinct
+        lengths = (self.hi - self.lo)[rows]
+        share = np.zeros(int(lengths.max(initial=0)) + 1)
+        for n in np.unique(lengths).tolist():
+            share[n] = (n - 1) * above % below / below
+        part = share[lengths]
+        with np.errstate(invalid="ignore"):
+            is_between = np.isfinite(low) & np.isfinite(high) & (low != high)
+            found = np.where(
+                (part == 0) | (low == high), low, np.where(is_between, low + (high - low) * part, low + high)
+            )
+        off = np.where(is_between & (part > 0), 4 * _EPS * (np.abs(low) + np.abs(high)), 0.0)
+        known = self.is_known(1)
+        values, slack = np.full(len(known), np.nan), np.zeros(len(known))
+        values[known], slack[known] = found[which[known]], off[which[known]]
+        return Column(values, self.slack + slack)
+
+    def trends(self) -> Trends | None:
+        """As `Halves.trend`."""
+        if not self._is_tame or np.any(self.slack):
+            return None
+        halfway = self.lo + (self.hi - self.lo) // 2
+        if self._halfway is not None:
+            halfway = np.clip(self._halfway, self.lo, self.hi)
+        return trends(self.values, self.lo, halfway, self.hi, self.warm)
+
+    def scores(self, newest: Array) -> Column | None:
+        """As `Preceding.read`, `newest` being the point that each window comes before."""
+        if not self._is_tame or np.any(self.slack):
+            return None
+        low, high = self._in_order.middles
+        half, which = self._in_order.half_deviations, self._distinct[1]
+        known = self.is_known(5) & np.isfinite(newest) & (np.abs(newest) <= LARGEST)
+        values, slack = np.full(len(known), np.nan), np.zeros(len(known))
+        x, low, high, half = newest[known], low[which[known]], high[which[known]], half[which[known]]
+        above = np.where(low == high, x / 2 - low / 2, ((x - low.astype(_EXTRA)) / 4 + (x - high.astype(_EXTRA)) / 4))
+        with np.errstate(divide="ignore", invalid="ignore"):
+            score = (above.astype(float) / half) / 1.4826
+            off = 4 * _EPS * np.abs(score) + 4 * _FINE * (np.abs(x) + np.abs(low) + np.abs(high)) / half
+        values[known] = np.where((half == 0) | np.isinf(score), np.nan, score)
+        slack[known] = np.where((low == high) | (half == 0), 0.0, off)
+        if (np.abs(newest[np.isfinite(newest)]) > LARGEST).any():
+            return None
+        return Column(values, slack)
+
+    def share_of_ones(self) -> Column:
+        """Of points that are 1 or 0."""
+        ones = np.concatenate([[0], np.cumsum(self.values == 1.0)])
+        with np.errstate(divide="ignore", invalid="ignore"):
+            values = (ones[self.hi] - ones[self.lo]) / (self.hi - self.lo)
+        return Column(np.where(self.is_known(1), values, np.nan))
+
+    def cv(self) -> Column | None:
+        """The standard deviation as a share of the size of the mean."""
+        mean, std = self.mean(), self.std()
+        if mean is None or std is None:
+            return None
+        size, known = np.abs(mean.values), self.is_known(2)
+        if (known & ~(size > 2 * mean.slack) & (np.asarray(mean.slack) > 0)).any():
+            return None  # whether the mean is 0 is more than these sums can say
+        with np.errstate(divide="ignore", invalid="ignore"):
+            values = std.values / size
+            off = 2 * (std.slack + values * mean.slack) / size + 4 * _EPS * values
+        is_exact = (np.asarray(std.slack) == 0) & (np.asarray(mean.slack) == 0) & (std.values == 0)
+        is_known = known & (size > 0)
+        return Column(np.where(is_known, values, np.nan), np.where(is_exact | ~is_known, 0.0, off))
 
     def least(self) -> Column:
         """The least of each window."""
@@ -206,7 +293,7 @@ class Windows:
             return 0.0
         with np.errstate(over="ignore"):
             size = np.abs(self.values - self.values[0]).max()
-            return float(8 * _EPS * len(self.values) ** 2 * size**power)
+            return float(8 * _FINE * len(self.values) ** 2 * size**power)
 
     def _variance(self) -> tuple[Array, float]:
         n, total, squares, _ = self._sums

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -9,8 +10,10 @@ from typing import Any
 import numpy as np
 
 from vitalsdsl.kernels.columns import Array, Column, Rows, Slack, dense
-from vitalsdsl.kernels.sliding import Windows
+from vitalsdsl.kernels.sliding import LARGEST, Windows
 from vitalsdsl.types import SAMPLES, STEPS, Extent
+
+_EPS = float(np.finfo(float).eps)
 
 
 @dataclass(frozen=True)
@@ -47,6 +50,59 @@ class Points:
         if key not in self._windows:
             self._windows[key] = Windows.accepted(self, rows, extent)
         return self._windows[key]
+
+    def scores(self, rows: Rows, extent: Extent) -> Column | None:
+        """Of the newest point, how many scatters it lies above the points before it."""
+        own = np.arange(len(self.rows)) if extent.unit == SAMPLES else _axis(rows, extent)[self.rows]
+        placed = own == own
+        own, values = own[placed], self.values[placed]
+        finite = np.isfinite(values)
+        lo = np.searchsorted(own[finite], own - extent.size, side="left")
+        hi = np.searchsorted(own[finite], own, side="left")
+        warm = own - own[0] >= extent.size if len(own) else np.zeros(0, bool)
+        found = Windows(values[finite], lo, hi, warm, self.slack).scores(values)
+        if found is None:
+            return None
+        at, count = self.rows[placed], len(rows)
+        return Column(dense(at, found.values, count), dense(at, np.asarray(found.slack), count, before=0.0))
+
+    def one_way(self, rows: Rows, n: int, up: bool) -> Column | None:
+        """Whether each of the last n points but the first is above (below) the one before."""
+        if np.any(self.slack):
+            return None
+        values, at = self.values, np.arange(len(self.values))
+        before = np.concatenate([[np.nan], values[:-1]])
+        goes_on = values > before if up else values < before
+        length = at - np.maximum.accumulate(np.where(goes_on, 0, at)) + 1
+        whole = at - np.maximum.accumulate(np.where(np.isnan(values), at, -1))
+        return Column(dense(self.rows, np.where(whole >= n, (length >= n).astype(float), np.nan), len(rows)))
+
+    def smoothed(self, rows: Rows, size: float) -> Column | None:
+        """The exponential average as `Smoothed` has it, in floats, off by what they round."""
+        values = self.values
+        if np.any(self.slack) or (np.abs(values[np.isfinite(values)]) > LARGEST).any():
+            return None
+        keep, level, off, newest = (size - 1) / (size + 1), math.nan, 0.0, 0
+        levels, offs = [], []
+        for step, x in zip(rows.steps[self.rows].tolist(), values.tolist()):
+            if x - x == 0.0:
+                if level != level:
+                    level = x
+                else:
+                    gap = step - newest
+                    w = keep**gap
+                    off *= w
+                    if x != level:
+                        off += (8 + 2 * gap) * _EPS * (abs(level) + abs(x))
+                        level = w * level + (1 - w) * x
+                newest = step
+            levels.append(level)
+            offs.append(off)
+        count = len(rows)
+        found, slack = dense(self.rows, np.array(levels), count), dense(self.rows, np.array(offs), count, before=0.0)
+        if len(self.rows):
+            found[rows.steps - rows.steps[self.rows[0]] + 1 < size] = np.nan
+        return Column(found, slack)
 
     def newest(self, rows: Rows) -> Column:
         """The newest point."""
@@ -139,3 +195,7 @@ class Points:
             taken = [float(value) for value in values[within]]
             out[np.argmax(complete) :] = settle(taken) if taken else np.nan
         return Column(out, self.slack)
+
+
+def _axis(rows: Rows, extent: Extent) -> Array:
+    return rows.steps if extent.unit == STEPS else rows.times

@@ -17,9 +17,10 @@ from vitalsdsl.kernels.state import State
 from vitalsdsl.kernels.window import Window
 
 if TYPE_CHECKING:
-    from vitalsdsl.kernels.columns import Array, Column, Rows
+    from vitalsdsl.kernels.columns import Column, Rows
     from vitalsdsl.kernels.sliding import Windows
     from vitalsdsl.kernels.spread_out import Points
+    from vitalsdsl.kernels.told import Told
 from vitalsdsl.types import SAMPLES, STEPS, TIME, Extent, Kind
 
 
@@ -161,8 +162,8 @@ class Stateful(Function):
         return None
 
     @classmethod
-    def columns_of_edges(cls, edges: Array, known: Array, rows: Rows, arguments: Arguments) -> Column | None:
-        """The same of a function of an event alone, from the rows of its edges and of its known evaluations."""
+    def columns_of_edges(cls, told: Told, rows: Rows, arguments: Arguments) -> Column | None:
+        """The same of a function of an event alone."""
         return None
 
 

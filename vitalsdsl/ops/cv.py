@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from vitalsdsl.kernels.moments import Moments
 from vitalsdsl.ops.base import Arguments, Windowed
 from vitalsdsl.types import Kind
+
+if TYPE_CHECKING:
+    from vitalsdsl.kernels.columns import Column
+    from vitalsdsl.kernels.sliding import Windows
 
 
 class Cv(Windowed):
@@ -30,3 +36,7 @@ class Cv(Windowed):
     @staticmethod
     def value(window: Moments, arguments: Arguments) -> float:
         return window.cv()
+
+    @classmethod
+    def over(cls, windows: Windows, arguments: Arguments) -> Column | None:
+        return windows.cv()

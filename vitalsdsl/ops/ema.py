@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from vitalsdsl.kernels.smoothed import Smoothed
 from vitalsdsl.ops.base import Arguments, Parameter, Stateful, Takes, X
 from vitalsdsl.types import STEPS
+
+if TYPE_CHECKING:
+    from vitalsdsl.kernels.columns import Column, Rows
+    from vitalsdsl.kernels.spread_out import Points
 
 
 class Ema(Stateful):
@@ -36,3 +42,7 @@ class Ema(Stateful):
     @classmethod
     def new(cls, arguments: Arguments) -> Smoothed:
         return Smoothed(arguments["N"])
+
+    @classmethod
+    def columns(cls, points: Points, rows: Rows, arguments: Arguments) -> Column | None:
+        return points.smoothed(rows, arguments["N"].size)

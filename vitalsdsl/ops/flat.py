@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from vitalsdsl.kernels.halves import Halves
 from vitalsdsl.ops.base import WINDOW, Arguments, Parameter, Takes, Windowed, X
 from vitalsdsl.types import Kind
+
+if TYPE_CHECKING:
+    from vitalsdsl.kernels.columns import Column
+    from vitalsdsl.kernels.sliding import Windows
 
 
 class Flat(Windowed):
@@ -46,3 +52,8 @@ class Flat(Windowed):
         rise, error, level = trend
         tolerance: float = arguments.get("tol", 0.02)
         return abs(rise) <= max(3 * error, tolerance * abs(level))
+
+    @classmethod
+    def over(cls, windows: Windows, arguments: Arguments) -> Column | None:
+        trends = windows.trends()
+        return None if trends is None else trends.flat(arguments.get("tol", 0.02))

@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from vitalsdsl.kernels.moments import Moments
 from vitalsdsl.ops.base import CONDITION, WINDOW, Arguments, Windowed
 from vitalsdsl.types import Kind
+
+if TYPE_CHECKING:
+    from vitalsdsl.kernels.columns import Column
+    from vitalsdsl.kernels.sliding import Windows
 
 
 class Fraction(Windowed):
@@ -32,3 +38,7 @@ class Fraction(Windowed):
     @staticmethod
     def value(window: Moments, arguments: Arguments) -> float:
         return window.mean()
+
+    @classmethod
+    def over(cls, windows: Windows, arguments: Arguments) -> Column | None:
+        return windows.share_of_ones()

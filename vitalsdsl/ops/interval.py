@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from vitalsdsl.kernels.edges import Edges
 from vitalsdsl.ops.base import Arguments
 from vitalsdsl.ops.since import Since as _Since
 from vitalsdsl.types import STEPS, Extent
+
+if TYPE_CHECKING:
+    from vitalsdsl.kernels.columns import Column, Rows
+    from vitalsdsl.kernels.told import Told
 
 
 class Interval(_Since):
@@ -36,3 +41,7 @@ class Interval(_Since):
     @classmethod
     def reader(cls, state: Edges, arguments: Arguments) -> Callable[[int, float], float]:
         return state.interval
+
+    @classmethod
+    def columns_of_edges(cls, told: Told, rows: Rows, arguments: Arguments) -> Column | None:
+        return told.interval(rows)

@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from vitalsdsl.kernels.runs import Runs
 from vitalsdsl.ops.base import Arguments
 from vitalsdsl.ops.monotone_up import MonotoneUp as _MonotoneUp
+
+if TYPE_CHECKING:
+    from vitalsdsl.kernels.columns import Column, Rows
+    from vitalsdsl.kernels.spread_out import Points
 
 
 class MonotoneDown(_MonotoneUp):
@@ -29,3 +34,7 @@ class MonotoneDown(_MonotoneUp):
     @classmethod
     def reader(cls, state: Runs, arguments: Arguments) -> Callable[[int, float], bool | None]:
         return state.falls
+
+    @classmethod
+    def columns(cls, points: Points, rows: Rows, arguments: Arguments) -> Column | None:
+        return points.one_way(rows, int(arguments["n"].size), up=False)

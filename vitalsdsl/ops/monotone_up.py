@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from vitalsdsl.kernels.runs import Runs
 from vitalsdsl.ops.base import Arguments, Parameter, Stateful, Takes, X
 from vitalsdsl.types import SAMPLES, Kind
+
+if TYPE_CHECKING:
+    from vitalsdsl.kernels.columns import Column, Rows
+    from vitalsdsl.kernels.spread_out import Points
 
 
 class MonotoneUp(Stateful):
@@ -45,3 +49,7 @@ class MonotoneUp(Stateful):
     @classmethod
     def reader(cls, state: Runs, arguments: Arguments) -> Callable[[int, float], bool | None]:
         return state.rises
+
+    @classmethod
+    def columns(cls, points: Points, rows: Rows, arguments: Arguments) -> Column | None:
+        return points.one_way(rows, int(arguments["n"].size), up=True)

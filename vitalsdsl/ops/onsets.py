@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from vitalsdsl.kernels.edges import EdgeCount
 from vitalsdsl.ops.base import EVENT, WINDOW, Arguments, Stateful
+
+if TYPE_CHECKING:
+    from vitalsdsl.kernels.columns import Column, Rows
+    from vitalsdsl.kernels.told import Told
 
 
 class Onsets(Stateful):
@@ -33,3 +39,7 @@ class Onsets(Stateful):
     @classmethod
     def new(cls, arguments: Arguments) -> EdgeCount:
         return EdgeCount(arguments["W"])
+
+    @classmethod
+    def columns_of_edges(cls, told: Told, rows: Rows, arguments: Arguments) -> Column | None:
+        return told.count(rows, arguments["W"])

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from fractions import Fraction
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from vitalsdsl.kernels.ordered import Ordered
 from vitalsdsl.ops.base import WINDOW, Arguments, Parameter, Takes, Windowed, X
+
+if TYPE_CHECKING:
+    from vitalsdsl.kernels.columns import Column
+    from vitalsdsl.kernels.sliding import Windows
 
 
 class Quantile(Windowed):
@@ -37,9 +41,17 @@ class Quantile(Windowed):
 
     @classmethod
     def reader(cls, state: Any, arguments: Arguments) -> Callable[[int, float], Any]:
-        share = Fraction(repr(float(arguments["q"])))  # as it is written: 0.07 of 100 is 7, not 7.000000000000001
-        return super().reader(state, {"share": share.as_integer_ratio()})
+        return super().reader(state, {"share": _as_written(arguments["q"])})
 
     @staticmethod
     def value(window: Ordered, arguments: Arguments) -> float:
         return window.quantile(*arguments["share"])
+
+    @classmethod
+    def over(cls, windows: Windows, arguments: Arguments) -> Column | None:
+        return windows.quantile(*_as_written(arguments["q"]))
+
+
+def _as_written(q: float) -> tuple[int, int]:
+    """0.07 of 100 is 7, not 7.000000000000001."""
+    return Fraction(repr(float(q))).as_integer_ratio()

@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from vitalsdsl.kernels.halves import Halves
 from vitalsdsl.ops.base import Arguments, Windowed
 from vitalsdsl.types import Kind
+
+if TYPE_CHECKING:
+    from vitalsdsl.kernels.columns import Column
+    from vitalsdsl.kernels.sliding import Windows
 
 
 class Rising(Windowed):
@@ -43,3 +49,8 @@ class Rising(Windowed):
             return None
         rise, error, _ = trend
         return rise > 3 * error and rise > 0
+
+    @classmethod
+    def over(cls, windows: Windows, arguments: Arguments) -> Column | None:
+        trends = windows.trends()
+        return None if trends is None else trends.rising()

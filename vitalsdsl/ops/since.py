@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from vitalsdsl.kernels.edges import Edges
 from vitalsdsl.ops.base import EVENT, Arguments, Stateful
+
+if TYPE_CHECKING:
+    from vitalsdsl.kernels.columns import Column, Rows
+    from vitalsdsl.kernels.told import Told
 
 
 class Since(Stateful):
@@ -41,3 +45,7 @@ class Since(Stateful):
     @classmethod
     def reader(cls, state: Edges, arguments: Arguments) -> Callable[[int, float], float]:
         return state.since
+
+    @classmethod
+    def columns_of_edges(cls, told: Told, rows: Rows, arguments: Arguments) -> Column | None:
+        return told.since(rows)

@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from vitalsdsl.kernels.preceding import Preceding
 from vitalsdsl.ops.base import WINDOW, Arguments, Stateful, X
 from vitalsdsl.types import Extent
+
+if TYPE_CHECKING:
+    from vitalsdsl.kernels.columns import Column, Rows
+    from vitalsdsl.kernels.spread_out import Points
 
 
 class Zscore(Stateful):
@@ -41,3 +47,7 @@ class Zscore(Stateful):
     @classmethod
     def new(cls, arguments: Arguments) -> Preceding:
         return Preceding(arguments["W"])
+
+    @classmethod
+    def columns(cls, points: Points, rows: Rows, arguments: Arguments) -> Column | None:
+        return points.scores(rows, arguments["W"])
