@@ -12,7 +12,7 @@ from typing import Any
 
 from reference.generator import random_case
 
-from vitalsdsl.batch import Batch
+from vitalsdsl.batch import Batch, Replayed
 from vitalsdsl.points import Rewind, Row
 from vitalsdsl.policy import LoadedPolicy, load
 from vitalsdsl.recorded import events
@@ -61,11 +61,24 @@ def broken(seed: int, count: Counter[str] | None = None) -> list[str]:
         "in pieces": lambda: _in_pieces(loaded, rows, chance),
     }
     found = [f"{name}: other transitions" for name, way in ways.items() if _told(way()) != wanted]
+    if _standing(Batch(loaded.policy, loaded.digest).replayed(rows)) != _standing(_replayed(loaded, rows)):
+        found.append("batch: it stands otherwise at the end")
     return found + list(_columns(loaded, rows, Counter() if count is None else count))
 
 
 def streamed(loaded: LoadedPolicy, rows: Events) -> list[Transition]:
     return _go_on(_stream(loaded), rows)
+
+
+def _replayed(loaded: LoadedPolicy, rows: Events) -> Replayed:
+    stream = _stream(loaded)
+    transitions = _go_on(stream, rows)
+    return Replayed(transitions, stream.level, stream.names, stream.late_points, stream.plan.graph.clock.counter)
+
+
+def _standing(seen: Replayed) -> list[str]:
+    counters = {name: seen.counter(name) for name in ("step", "elapsed", "epoch", "tokens", "progress")}
+    return [seen.level.word, repr(sorted(seen.names)), str(seen.late_points), repr(counters)]
 
 
 def _stream(loaded: LoadedPolicy) -> Stream:

@@ -7,7 +7,7 @@ may not are gone through by the stream, each with nothing but what it rests on, 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 
 from vitalsdsl import rules
@@ -15,6 +15,8 @@ from vitalsdsl.guards import read_metrics
 from vitalsdsl.joined import Joined
 from vitalsdsl.plan import Plan
 from vitalsdsl.points import Rewind, Row
+from vitalsdsl.rules import Level
+from vitalsdsl.run_columns import counters_of
 from vitalsdsl.scope import Scope
 from vitalsdsl.screen import Screen
 from vitalsdsl.stream import Stream
@@ -56,18 +58,34 @@ class Batch:
         >>> [(t.step, t.to.word) for t in Batch(policy.policy).transitions(rows)]
         [(2, 'orange'), (3, 'green')]
         """
-        only = self.asked(events, total_steps, table)
-        if only is not None and not only:
-            return []
-        return _gone_through(Stream(self._policy, run, self._digest, True, total_steps, only=only), events)
+        return self.replayed(events, run, total_steps, table).transitions
+
+    def replayed(
+        self,
+        events: Sequence[Row | Rewind],
+        run: str = "run",
+        total_steps: float = math.nan,
+        table: Table | None = None,
+    ) -> Replayed:
+        """The same, with where the run stands at its end."""
+        table = Table.of(events) if table is None else table
+        only = None if table is None else self._only(table, total_steps)
+        if table is not None and only is not None and not only:
+            return Replayed([], Level.GREEN, table.points.keys(), 0, counters_of(self._bare, table, total_steps))
+        stream = Stream(self._policy, run, self._digest, True, total_steps, only=only)
+        transitions = _gone_through(stream, events)
+        return Replayed(transitions, stream.level, stream.names, stream.late_points, stream.plan.graph.clock.counter)
 
     def asked(
         self, events: Sequence[Row | Rewind], total_steps: float = math.nan, table: Table | None = None
     ) -> set[str] | None:
         """The rules for which the stream has to go through a run; None where it is to have them all."""
         table = Table.of(events) if table is None else table
-        only = None if table is None else self.suspects(table, total_steps)
-        return None if only is None or not only <= self._alone else only
+        return None if table is None else self._only(table, total_steps)
+
+    def _only(self, table: Table, total_steps: float) -> set[str] | None:
+        suspects = self.suspects(table, total_steps)
+        return None if suspects is None or not suspects <= self._alone else suspects
 
     def suspects(self, table: Table, total_steps: float = math.nan) -> set[str] | None:
         """The names of the rules that may leave green in a run: for these the stream has to be asked. None for all."""
@@ -105,6 +123,18 @@ class Batch:
                 stages.names.append([])
             stages.names[-1].append(name)
         return stages
+
+
+@dataclass(frozen=True)
+class Replayed:
+    """What became of a recorded run: its transitions, its level at the end, the names under which something was logged,
+    the late points that no rule read, and the newest value of a counter (NaN where the run does not have it)."""
+
+    transitions: list[Transition]
+    level: Level
+    names: Collection[str]
+    late_points: int
+    counter: Callable[[str], float]
 
 
 @dataclass(frozen=True)

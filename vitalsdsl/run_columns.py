@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -14,6 +14,7 @@ from vitalsdsl.joined import Joined
 from vitalsdsl.kernels.accepted import Accepted
 from vitalsdsl.kernels.columns import Array, Column, dense
 from vitalsdsl.kernels.spread_out import Points
+from vitalsdsl.plan import Plan
 from vitalsdsl.possible import Possible
 from vitalsdsl.table import Table
 from vitalsdsl.types import Extent
@@ -41,7 +42,7 @@ class RunColumns:
         plan = joined.plan
         self._total = total_steps
         self.points = self._bound(table)
-        self._counters = _counted(joined, table)
+        self._counters = _counted(plan, table)
         self._known: dict[Any, Any] = {}
         """What rests on no reference, or on references that are settled."""
         self._trial: dict[Any, Any] = {}
@@ -207,9 +208,22 @@ class RunColumns:
         return found
 
 
-def _counted(joined: Joined, table: Table) -> dict[str, Array]:
+def counters_of(plan: Plan, table: Table, total_steps: float) -> Callable[[str], float]:
+    """The newest value of each counter of a run, as its clock has it at the end."""
+    clock = nd.Clock()
+    clock.total_steps = total_steps
+    if len(table):
+        times = table.rows.times
+        known = times[times == times]
+        clock.step, clock.time = int(table.rows.steps[-1]), float(times[-1])
+        clock.first_time = float(known[0]) if len(known) else math.nan
+    clock.counters = {name: float(values[-1]) for name, values in _counted(plan, table).items()}
+    return clock.counter
+
+
+def _counted(plan: Plan, table: Table) -> dict[str, Array]:
     found = {}
-    for name, intake in joined.plan.metrics.counters.items():
+    for name, intake in plan.metrics.counters.items():
         points = _first(intake.names, table)
         if points is not None:
             found[name] = dense(points.rows, points.values, len(table))

@@ -6,14 +6,15 @@ from collections.abc import Iterable
 
 import click
 
+from vitalsdsl.batch import Batch, Replayed
 from vitalsdsl.cli.app import EXIT_LEVEL, fail
 from vitalsdsl.cli.options import fail_option, form_option, loading_options, step_option
 from vitalsdsl.cli.output import coloured, progress, transition_line, warn_of_other_meaning
 from vitalsdsl.diagnostic import printable
-from vitalsdsl.errors import UsageError
+from vitalsdsl.errors import SourceError, UsageError
 from vitalsdsl.json_line import json_line
 from vitalsdsl.logged import WHY_UNKNOWN, Reads
-from vitalsdsl.points import Rewind
+from vitalsdsl.points import Rewind, Row
 from vitalsdsl.policy import LoadedPolicy, load
 from vitalsdsl.rules import Level
 from vitalsdsl.sources import Recording, read
@@ -51,10 +52,13 @@ def command(
         warn_of_other_meaning(loaded)
     if sources.count("-") > 1:
         fail("`-` can be given once")
-    worst = Level.GREEN
+    worst, batch = Level.GREEN, Batch(loaded.policy, loaded.digest)
     for source in sources:
         for recording in read(source, step_key=step_key or loaded.axis):
-            worst = max(worst, _replay(loaded, recording, form))
+            if source == "-":
+                worst = max(worst, _replay_as_it_comes(loaded, recording, form))
+            else:
+                worst = max(worst, _replay(loaded, batch, recording, form))
     if fail_on is not None and worst >= Level.parse(fail_on) > Level.GREEN:
         ctx.exit(EXIT_LEVEL)
 
@@ -68,7 +72,30 @@ def _asked(words: tuple[str, ...], policy_of: str | None) -> tuple[str, tuple[st
     return words[0], words[1:]
 
 
-def _replay(loaded: LoadedPolicy, recording: Recording, form: str) -> Level:
+def _replay(loaded: LoadedPolicy, batch: Batch, recording: Recording, form: str) -> Level:
+    """A whole run at once. One that cannot be read to its end is replayed as far as it could be."""
+    info = recording.info
+    _say(info.name, info.notes)
+    events: list[Row | Rewind] = []
+    broken: SourceError | None = None
+    try:
+        events.extend(progress(recording.events, info.name))
+    except SourceError as error:
+        broken = error
+    if form == "text":
+        click.echo(click.style(printable(info.name), bold=True))
+    seen = batch.replayed(events, info.name, info.total_steps)
+    worst, count = _show(seen.transitions, form, Level.GREEN, 0)
+    if broken is not None:
+        raise broken
+    _say(info.name, recording.late_notes)
+    if form == "text":
+        _summary(loaded, info.name, seen, len(events), count)
+    return worst
+
+
+def _replay_as_it_comes(loaded: LoadedPolicy, recording: Recording, form: str) -> Level:
+    """A pipe, of which more may come: each transition is told as soon as its step has closed."""
     info = recording.info
     _say(info.name, info.notes)
     stream = Stream(loaded.policy, info.name, loaded.digest, keep_all=True, total_steps=info.total_steps)
@@ -82,7 +109,8 @@ def _replay(loaded: LoadedPolicy, recording: Recording, form: str) -> Level:
     worst, count = _show(stream.finish(), form, worst, count)
     _say(info.name, recording.late_notes)
     if form == "text":
-        _summary(stream, rows, count)
+        counter = stream.plan.graph.clock.counter
+        _summary(loaded, info.name, Replayed([], stream.level, stream.names, stream.late_points, counter), rows, count)
     return worst
 
 
@@ -98,17 +126,17 @@ def _show(transitions: list[Transition], form: str, worst: Level, count: int) ->
     return worst, count + len(transitions)
 
 
-def _summary(stream: Stream, rows: int, count: int) -> None:
+def _summary(loaded: LoadedPolicy, run: str, seen: Replayed, rows: int, count: int) -> None:
     if not rows:
-        raise UsageError(f"{stream.run} holds no rows")
-    said = f"{count} transition{'s' * (count != 1)} in {rows:,} rows; at the end {coloured(stream.level.word)}"
+        raise UsageError(f"{run} holds no rows")
+    said = f"{count} transition{'s' * (count != 1)} in {rows:,} rows; at the end {coloured(seen.level.word)}"
     click.echo(f"  {said}")
-    reads = Reads(stream.policy)
-    lacking = reads.never_logged(stream.names)
+    reads = Reads(loaded.policy)
+    lacking = reads.never_logged(seen.names)
     if lacking:
-        click.echo(f"  never logged: {printable(reads.told(lacking, stream.names))}", err=True)
-    for name in reads.never_known(stream.plan.graph.clock.counter):
+        click.echo(f"  never logged: {printable(reads.told(lacking, seen.names))}", err=True)
+    for name in reads.never_known(seen.counter):
         click.echo(f"  never known: {name} ({WHY_UNKNOWN[name]})", err=True)
-    if stream.late_points:
-        late = "1 late point was" if stream.late_points == 1 else f"{stream.late_points:,} late points were"
+    if seen.late_points:
+        late = "1 late point was" if seen.late_points == 1 else f"{seen.late_points:,} late points were"
         click.echo(f"  {late} read by no rule", err=True)

@@ -48,8 +48,7 @@ class InOrder:
     @functools.cached_property
     def middles(self) -> tuple[Array, Array]:
         """The middle two numbers of each; of an odd number the middle one twice."""
-        low, high = self.ranked(lambda n: (n - 1) // 2, lambda n: n // 2)
-        return low, high
+        return self.ranked(lambda n: (n - 1) // 2, lambda n: n // 2)
 
     @functools.cached_property
     def half_deviations(self) -> Array:
@@ -67,19 +66,26 @@ class InOrder:
             found[i] = nearer if n % 2 else midpoint(nearer, farther)
         return found
 
-    def ranked(self, *places: Callable[[int], int]) -> list[Array]:
-        """The numbers at these places (of n numbers in order of size), the least being at 0."""
-        found = np.empty((len(places), len(self._lo)))
-        if self.is_stacked:
-            for own, stack in self._stacks():
-                for column, place in zip(found, places):
-                    column[own] = stack[:, place(stack.shape[1])]
-        else:
-            for i, ordered in enumerate(self._one_by_one()):
-                n = len(ordered)
-                for column, place in zip(found, places):
-                    column[i] = ordered[place(n)]
-        return list(found)
+    def ranked(self, first: Callable[[int], int], second: Callable[[int], int]) -> tuple[Array, Array]:
+        """The numbers at two places (of n numbers in order of size), the least being at 0."""
+        if not self.is_stacked:
+            return self._ranked_one_by_one(first, second)
+        low, high = np.empty(len(self._lo)), np.empty(len(self._lo))
+        for own, stack in self._stacks():
+            n = stack.shape[1]
+            low[own], high[own] = stack[:, first(n)], stack[:, second(n)]
+        return low, high
+
+    def _ranked_one_by_one(self, first: Callable[[int], int], second: Callable[[int], int]) -> tuple[Array, Array]:
+        places = np.zeros((2, self._different[-1] + 1), dtype=np.int64)
+        for n in self._different:
+            places[:, n] = first(n), second(n)
+        low: list[float] = []
+        high: list[float] = []
+        for ordered, i, j in zip(self._one_by_one(), *places[:, self._lengths].tolist()):
+            low.append(ordered[i])
+            high.append(ordered[j])
+        return np.array(low), np.array(high)
 
     def _stacks(self) -> Iterator[tuple[Array, Array]]:
         """Which windows, and these sorted: (windows x points) of one length."""
@@ -102,10 +108,16 @@ class InOrder:
         for lo, hi in zip(self._lo.tolist(), self._hi.tolist()):
             if lo >= end:
                 ordered, begin, end = sorted(values[lo:hi]), lo, hi
-            for value in values[end:hi]:
-                insort(ordered, value)
-            for value in values[begin:lo]:
-                del ordered[bisect_left(ordered, value)]
+            if hi == end + 1:
+                insort(ordered, values[end])
+            else:
+                for value in values[end:hi]:
+                    insort(ordered, value)
+            if lo == begin + 1:
+                del ordered[bisect_left(ordered, values[begin])]
+            else:
+                for value in values[begin:lo]:
+                    del ordered[bisect_left(ordered, value)]
             begin, end = lo, hi
             yield ordered
 
