@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
 
 from vitalsdsl.cli.app import vitals
+from vitalsdsl.errors import SourceError
+from vitalsdsl.points import Row, RunInfo
+from vitalsdsl.sources import Recording
 
 ROWS = "".join(json.dumps({"step": s, "grad_norm": 4.0 if 500 <= s < 525 else 1.0}) + "\n" for s in range(625))
 
@@ -52,6 +56,29 @@ def test_replay_names_what_was_never_logged_and_never_known(tmp_path: Path) -> N
     assert "  never known: progress (this run does not say how long it is)\n" in told
     known = call("replay", str(path), "-", stdin='{"step": 0, "loss": 1, "los": 1, "max_steps": 9}\n').stderr
     assert "never" not in known
+
+
+def test_a_run_that_breaks_off_is_replayed_as_far_as_it_can_be_read(
+    headline: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def events() -> Iterator[Row]:
+        yield from (Row(s, {"grad_norm": 4.0 if s >= 500 else 1.0}) for s in range(530))
+        raise SourceError("run.log: line 531 is damaged")
+
+    monkeypatch.setattr("vitalsdsl.cli.replay.read", lambda *_, **__: [Recording(RunInfo("run"), events())])
+    result = call("replay", str(headline), "run.log")
+    assert "step     519  green -> orange" in result.stdout
+    assert "line 531 is damaged" in result.stderr and result.exit_code == 2
+
+
+def test_explain_says_which_rules_recorded_runs_are_gone_through_for(tmp_path: Path) -> None:
+    path = tmp_path / "p.vitals"
+    path.write_text(
+        "rule slow { when (loss > 3 for 2 epochs) for 5 samples -> red }  rule quick { when loss > 9 -> red }"
+    )
+    said = call("explain", str(path)).stdout
+    assert said.count("step by step") == 1
+    assert "A recorded run is gone through step by step for it: a span by the run's counters." in said
 
 
 def test_replay_counts_late_points(headline: Path) -> None:

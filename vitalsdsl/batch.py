@@ -16,7 +16,7 @@ from vitalsdsl.joined import Joined
 from vitalsdsl.plan import Plan
 from vitalsdsl.points import Rewind, Row
 from vitalsdsl.rules import Level
-from vitalsdsl.run_columns import counters_of
+from vitalsdsl.run_columns import CannotSay, counters_of
 from vitalsdsl.scope import Scope
 from vitalsdsl.screen import Screen
 from vitalsdsl.stream import Stream
@@ -93,6 +93,27 @@ class Batch:
         if joined is None or joined.plan.graph.stalled:
             return None
         return Screen(joined, begins, table, total_steps).may_fire()
+
+    def left_to_the_stream(self) -> dict[str, str]:
+        """Of the rules that are gone through step by step whatever a run holds, why.
+
+        >>> from vitalsdsl.policy import load
+        >>> Batch(load("p", text="when (loss > 3 for 2 epochs) for 5 samples -> red").policy).left_to_the_stream()
+        {'loss_red': "a span by the run's counters"}
+        """
+        if self._bare.graph.stalled:
+            return dict.fromkeys(self._bare.rule_of, "whether a run is stalled, only its steps tell one by one")
+        nothing = Table.of([])
+        assert nothing is not None
+        joined = Joined(self._policy, [])
+        screen, found = Screen(joined, [0], nothing), {}
+        for rule in joined.plan.rules:
+            try:
+                for clause in rule.clauses:
+                    screen.can_be(clause)
+            except CannotSay as why:
+                found[rule.name] = str(why)
+        return found
 
     def laid_out(self, table: Table) -> tuple[Joined | None, list[int]]:
         """The plan of a run's names, and the rows at which its stages begin. None for a plan that would have too many, or

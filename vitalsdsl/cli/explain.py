@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from vitalsdsl import consequences
+from vitalsdsl.batch import Batch
 from vitalsdsl.cli.app import fail
 from vitalsdsl.cli.options import form_option
 from vitalsdsl.cli.output import coloured, progress
@@ -48,10 +49,13 @@ def command(policy: str, source: str | None, rule: str | None, step: int | None,
 
 def _english(loaded: LoadedPolicy, only: str | None, form: str) -> None:
     scope, provisions = Scope.of(loaded.policy), Provisions(loaded.policy)
+    slow = Batch(loaded.policy, loaded.digest).left_to_the_stream()
     for rule in loaded.policy.of(Rule):
         if only is not None and rule.name != only:
             continue
         says = in_english(rule, scope) + consequences.of_rule(rule, provisions)
+        if rule.name in slow:
+            says.append(f"A recorded run is gone through step by step for it: {slow[rule.name]}.")
         lines = ["Disabled."] if rule.body.disabled else says
         if form == "jsonl":
             does = consequences.as_data(rule, provisions)
