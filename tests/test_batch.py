@@ -41,7 +41,7 @@ def test_the_laws_hold_of_random_policies_over_random_runs(seed: int) -> None:
 def test_a_healthy_run_needs_no_stream(seed: int) -> None:
     table = Table.of(healthy(seed))
     assert table is not None
-    assert Batch(CORE.policy, CORE.digest).suspects(table) == set()
+    assert Batch(CORE.policy, CORE.digest).suspects(table) == {}
 
 
 @pytest.mark.parametrize("at", [200, 700, 1499])
@@ -55,7 +55,7 @@ def test_what_goes_wrong_is_found_and_said_by_the_stream(at: int) -> None:
     wanted = told(streamed(CORE, rows))
     assert wanted and told(batch.transitions(rows)) == wanted
     table = Table.of(rows)
-    assert table is not None and batch.suspects(table).isdisjoint({"grad_norm_high"})
+    assert table is not None and "grad_norm_high" not in (batch.suspects(table) or {})
 
 
 def test_a_nan_is_found_by_the_guard_alone() -> None:
@@ -64,7 +64,7 @@ def test_a_nan_is_found_by_the_guard_alone() -> None:
     rows[20] = Row(20, {"loss": 2.0, "grad_norm": math.nan})
     table = Table.of(rows)
     batch = Batch(loaded.policy, loaded.digest)
-    assert table is not None and batch.suspects(table) == {"nonfinite(grad_norm)"}
+    assert table is not None and batch.suspects(table) == {"nonfinite(grad_norm)": 20}
     assert told(batch.transitions(rows)) == told(streamed(loaded, rows))
 
 
@@ -126,7 +126,7 @@ def test_the_rules_of_a_family_need_no_stream_while_its_members_are_well(joins: 
     rows = layered(400, joins)
     table = Table.of(rows)
     batch = Batch(LAYERS.policy, LAYERS.digest)
-    assert table is not None and batch.suspects(table) == set()
+    assert table is not None and batch.suspects(table) == {}
     assert batch.transitions(rows) == streamed(LAYERS, rows) == []
 
 

@@ -7,7 +7,7 @@ may not are gone through by the stream, each with nothing but what it rests on, 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from vitalsdsl import rules
@@ -69,30 +69,48 @@ class Batch:
     ) -> Replayed:
         """The same, with where the run stands at its end."""
         table = Table.of(events) if table is None else table
-        only = None if table is None else self._only(table, total_steps)
-        if table is not None and only is not None and not only:
-            return Replayed([], Level.GREEN, table.points.keys(), 0, counters_of(self._bare, table, total_steps))
-        stream = Stream(self._policy, run, self._digest, True, total_steps, only=only)
-        transitions = _gone_through(stream, events)
-        return Replayed(transitions, stream.level, stream.names, stream.late_points, stream.plan.graph.clock.counter)
+        if table is None:
+            stream = Stream(self._policy, run, self._digest, True, total_steps)
+            transitions = _gone_through(stream, events)
+            counter = stream.plan.graph.clock.counter
+            return Replayed(transitions, stream.level, stream.names, stream.late_points, counter)
+        suspects = self.suspects(table, total_steps)
+        transitions, level = [], Level.GREEN
+        if suspects is None or suspects:
+            only = suspects if suspects is not None and suspects.keys() <= self._alone else None
+            stream = Stream(self._policy, run, self._digest, False, total_steps, keep_rows=False, only=only)
+            last = max(suspects.values()) if suspects is not None else len(table)
+            transitions = _gone_through(stream, self._needed(events, table), _step_after(table, last))
+            level = stream.level
+        return Replayed(transitions, level, table.points.keys(), 0, counters_of(self._bare, table, total_steps))
 
     def asked(
         self, events: Sequence[Row | Rewind], total_steps: float = math.nan, table: Table | None = None
     ) -> set[str] | None:
         """The rules for which the stream has to go through a run; None where it is to have them all."""
         table = Table.of(events) if table is None else table
-        return None if table is None else self._only(table, total_steps)
+        suspects = None if table is None else self.suspects(table, total_steps)
+        return None if suspects is None or not suspects.keys() <= self._alone else set(suspects)
 
-    def _only(self, table: Table, total_steps: float) -> set[str] | None:
-        suspects = self.suspects(table, total_steps)
-        return None if suspects is None or not suspects <= self._alone else suspects
-
-    def suspects(self, table: Table, total_steps: float = math.nan) -> set[str] | None:
-        """The names of the rules that may leave green in a run: for these the stream has to be asked. None for all."""
+    def suspects(self, table: Table, total_steps: float = math.nan) -> dict[str, int] | None:
+        """The names of the rules that may leave green in a run, each with the last row at which it may: for these the
+        stream has to be asked. None for all."""
         joined, begins = self.laid_out(table)
         if joined is None or joined.plan.graph.stalled:
             return None
         return Screen(joined, begins, table, total_steps).may_fire()
+
+    def _needed(self, events: Sequence[Row | Rewind], table: Table) -> Iterator[Row]:
+        """The rows of a run with only those names that the policy reads, or a member brings in that it reads."""
+        joined, _ = self.laid_out(table)
+        reads = {name for name in table.points if joined is None or joined.plan.metrics.reads(name)}
+        for event in events:
+            assert isinstance(event, Row)  # a run that goes back has no table
+            if len(reads) == len(table.points):
+                yield event
+            else:
+                values = {name: value for name, value in event.values.items() if name in reads}
+                yield Row(event.step, values, event.time)
 
     def left_to_the_stream(self) -> dict[str, str]:
         """Of the rules that are gone through step by step whatever a run holds, why.
@@ -167,8 +185,19 @@ class _Stages:
     unread: list[str]
 
 
-def _gone_through(stream: Stream, events: Iterable[Row | Rewind]) -> list[Transition]:
+def _step_after(table: Table, row: int) -> float:
+    """The first step beyond a row."""
+    return int(table.rows.steps[row + 1]) if row + 1 < len(table) else math.inf
+
+
+def _gone_through(stream: Stream, events: Iterable[Row | Rewind], until: float = math.inf) -> list[Transition]:
+    """What the stream says of a run. From the step `until` on no rule leaves green: once all are, there is no more to say."""
     out: list[Transition] = []
     for event in events:
-        out += stream.rewind(event.step) if isinstance(event, Rewind) else stream.push_row(event)
+        if isinstance(event, Rewind):
+            out += stream.rewind(event.step)
+            continue
+        out += stream.push_row(event)
+        if event.step > until and not stream.level:
+            return out
     return out + stream.finish()

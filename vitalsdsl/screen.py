@@ -34,21 +34,27 @@ class Screen:
         self._plan = joined.plan
         self._columns = Columnwise(joined, begins, table, total_steps)
 
-    def may_fire(self) -> set[str]:
-        """The names of the rules that may leave green."""
-        return {rule.name for rule in self._plan.rules if self._may(rule)}
+    def may_fire(self) -> dict[str, int]:
+        """The names of the rules that may leave green, each with the last row at which it may."""
+        found: dict[str, int] = {}
+        for rule in self._plan.rules:
+            last = self._last_of(rule)
+            if last >= 0:
+                found[rule.name] = max(last, found.get(rule.name, -1))
+        return found
 
-    def _may(self, rule: RuleState) -> bool:
+    def _last_of(self, rule: RuleState) -> int:
+        """The last row at which a rule may leave green, -1 for none."""
         if rule.guard is not None:
             points = self._columns.points.get(rule.guard.metric.name)
-            return points is not None and bool(
-                (rule.guard.watches_nan and np.isnan(points.values).any())
-                or (rule.guard.watches_inf and np.isinf(points.values).any())
-            )
+            if points is None:
+                return -1
+            nan, infinite = np.isnan(points.values), np.isinf(points.values)
+            return _last(points.rows, nan & rule.guard.watches_nan | infinite & rule.guard.watches_inf)
         try:
-            return any(self._clause_may(clause) for clause in rule.clauses)
+            return max((self._last_of_clause(clause) for clause in rule.clauses), default=-1)
         except CannotSay:
-            return True
+            return self._columns.count - 1
 
     def evaluations(self, clause: Clause) -> Array:
         """The rows at which a `when` is evaluated."""
@@ -59,15 +65,15 @@ class Screen:
         self._settle(self._columns.references(clause))
         return self._columns.condition(clause.condition)
 
-    def _clause_may(self, clause: Clause) -> bool:
+    def _last_of_clause(self, clause: Clause) -> int:
         possible, rows = self.can_be(clause), self.evaluations(clause)
         true = self._at(rows, possible.true)
         if not true.any():
-            return False
+            return -1
         if clause.gate is not None:
             true = true & self._at(rows, any_of(self._columns.condition(phase) for phase in clause.gate.phases).true)
         surely_false = ~(true | self._at(rows, possible.unknown))
-        return may_hold(clause.holding.span, true, surely_false, self._columns.rows, rows)
+        return _last(rows, may_hold(clause.holding.span, true, surely_false, self._columns.rows, rows))
 
     def _at(self, rows: Array, truths: Array) -> Array:
         found: Array = np.broadcast_to(truths, (self._columns.count,))[rows]
@@ -143,6 +149,11 @@ class Screen:
         if limit.unit == STEPS:
             return bool(self._columns.rows.steps[row] - self._columns.rows.steps[start] + 1 > limit.size)
         return bool(self._columns.rows.times[row] - self._columns.rows.times[start] > limit.size)
+
+
+def _last(rows: Array, where: Array) -> int:
+    places = np.nonzero(where)[0]
+    return int(rows[places[-1]]) if len(places) else -1
 
 
 def _agree(before: Array | None, now: Array) -> bool:

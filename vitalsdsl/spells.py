@@ -80,15 +80,11 @@ def _kept(edges: Array, apart: Extent, rows: Array, at: Rows) -> Array:
     return np.array(kept, dtype=np.int64)
 
 
-def may_hold(span: Span, true: Array, surely_false: Array, at: Rows, rows: Array) -> bool:
-    """Whether a condition that can be true at these evaluations can have held for a span at one of them. A span by the
-    run's counters is taken to be none."""
-    considered = true | surely_false  # where it can only be unknown it neither extends nor resets anything
-    return bool((true & _reached_at(span, true, considered, at, rows)).any())
-
-
-def _reached_at(span: Span, true: Array, considered: Array, at: Rows, rows: Array) -> Array:
-    places = np.nonzero(considered)[0]
-    reached = np.zeros(len(true), bool)
-    reached[places] = _reached(span, true[places], rows[places], at)
-    return reached
+def may_hold(span: Span, true: Array, surely_false: Array, at: Rows, rows: Array) -> Array:
+    """Where a condition that can be true at these evaluations can have held for a span. One by the run's counters is taken
+    to be none."""
+    # Where it can only be unknown it neither extends nor resets anything.
+    places = np.nonzero(true | surely_false)[0]
+    held = np.zeros(len(true), bool)
+    held[places] = true[places] & _reached(span, true[places], rows[places], at)
+    return held
