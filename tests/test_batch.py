@@ -11,6 +11,7 @@ from laws import broken, streamed
 from vitalsdsl.batch import Batch
 from vitalsdsl.points import Rewind, Row
 from vitalsdsl.policy import load
+from vitalsdsl.stream import Stream
 from vitalsdsl.table import Table
 from vitalsdsl.verdict import Transition
 
@@ -58,13 +59,42 @@ def test_what_goes_wrong_is_found_and_said_by_the_stream(at: int) -> None:
     assert table is not None and "grad_norm_high" not in (batch.suspects(table) or {})
 
 
+@pytest.mark.parametrize(
+    "condition",
+    [
+        "loss > 1.5 * usual(loss, 100 steps) + 6 * noise(loss, 100 steps)",
+        "loss > 2 * baseline(200)",
+        "loss > 2 * ema(loss, 50 steps)",
+        "zscore(loss, 128 steps) > 20",
+        "mean(loss - lowest(median(loss, 20 samples)), 3 steps) > 3",
+        "rising(loss, 60 steps) and growth(max(loss, 3 steps), 50 steps) > 50%",
+        "loss > 2 * (loss before 40 steps) and count(loss) > 9",
+    ],
+)
+def test_the_stream_begins_where_something_may_go_wrong_as_if_it_had_seen_all(
+    condition: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    loaded = load("p", text=f"rule r {{ when {condition} for 2 samples -> orange  clear for 5 samples }}")
+    rows = healthy(1)
+    for step in range(1200, 1230):
+        row = rows[step]
+        assert isinstance(row, Row)
+        rows[step] = Row(step, {**row.values, "loss": 9.0})
+    wanted = told(streamed(loaded, rows))
+    asked: list[Row] = []
+    push_row = Stream.push_row
+    monkeypatch.setattr(Stream, "push_row", lambda stream, row: asked.append(row) or push_row(stream, row))
+    assert wanted and told(Batch(loaded.policy, loaded.digest).transitions(rows)) == wanted
+    assert asked[0].step >= 1200 and len(asked) < 200
+
+
 def test_a_nan_is_found_by_the_guard_alone() -> None:
     loaded = load("p", text="when grad_norm > 100 -> red  when loss > 100 -> red")
     rows = healthy(3, 50)
     rows[20] = Row(20, {"loss": 2.0, "grad_norm": math.nan})
     table = Table.of(rows)
     batch = Batch(loaded.policy, loaded.digest)
-    assert table is not None and batch.suspects(table) == {"nonfinite(grad_norm)": 20}
+    assert table is not None and batch.suspects(table) == {"nonfinite(grad_norm)": (20, 20)}
     assert told(batch.transitions(rows)) == told(streamed(loaded, rows))
 
 

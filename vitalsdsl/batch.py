@@ -13,12 +13,13 @@ from dataclasses import dataclass
 from vitalsdsl import rules
 from vitalsdsl.guards import read_metrics
 from vitalsdsl.joined import Joined
+from vitalsdsl.midway import put_midway
 from vitalsdsl.plan import Plan
 from vitalsdsl.points import Rewind, Row
 from vitalsdsl.rules import Level
-from vitalsdsl.run_columns import CannotSay, counters_of
+from vitalsdsl.run_columns import CannotSay, clock_of
 from vitalsdsl.scope import Scope
-from vitalsdsl.screen import Screen
+from vitalsdsl.screen import Screen, Stretch
 from vitalsdsl.stream import Stream
 from vitalsdsl.table import Table
 from vitalsdsl.verdict import Transition
@@ -28,6 +29,10 @@ KEPT_PLANS = 32
 
 MOST_STAGES = 16
 """So many times names that a policy reads may come for the first time before a run is left to the stream."""
+
+
+WORTH_LEAVING_OUT = 20
+"""Rows before the first at which a rule may leave green, from which on the stream begins there."""
 
 
 class Batch:
@@ -75,14 +80,30 @@ class Batch:
             counter = stream.plan.graph.clock.counter
             return Replayed(transitions, stream.level, stream.names, stream.late_points, counter)
         suspects = self.suspects(table, total_steps)
-        transitions, level = [], Level.GREEN
-        if suspects is None or suspects:
-            only = suspects if suspects is not None and suspects.keys() <= self._alone else None
-            stream = Stream(self._policy, run, self._digest, False, total_steps, keep_rows=False, only=only)
-            last = max(suspects.values()) if suspects is not None else len(table)
-            transitions = _gone_through(stream, self._needed(events, table), _step_after(table, last))
-            level = stream.level
-        return Replayed(transitions, level, table.points.keys(), 0, counters_of(self._bare, table, total_steps))
+        counter = clock_of(self._bare, table, total_steps).counter
+        if suspects is not None and not suspects:
+            return Replayed([], Level.GREEN, table.points.keys(), 0, counter)
+        only = suspects if suspects is not None and suspects.keys() <= self._alone else None
+        first = 0 if only is None else min(stretch.first for stretch in only.values())
+        until = math.inf if suspects is None else _step_after(table, max(stretch.last for stretch in suspects.values()))
+        stream = self._begun(run, total_steps, only, table, first)
+        transitions = _gone_through(stream, self._needed(events, table, stream.closed), until)
+        return Replayed(transitions, stream.level, table.points.keys(), 0, counter)
+
+    def _begun(self, run: str, total_steps: float, only: Collection[str] | None, table: Table, row: int) -> Stream:
+        """A stream for some of the rules that stands before a row, or else at the beginning."""
+
+        def new() -> Stream:
+            return Stream(self._policy, run, self._digest, False, total_steps, keep_rows=False, only=only)
+
+        stages = self._stages(table)
+        if row >= WORTH_LEAVING_OUT and len(stages.names) <= MOST_STAGES:
+            past = sum(begin < row for begin in stages.begins[1:])
+            joined = Joined(self._policy, stages.names[:past], only)
+            stream = new()
+            if put_midway(stream, joined, stages.begins[: past + 1], table.before(row), total_steps):
+                return stream
+        return new()
 
     def asked(
         self, events: Sequence[Row | Rewind], total_steps: float = math.nan, table: Table | None = None
@@ -92,20 +113,23 @@ class Batch:
         suspects = None if table is None else self.suspects(table, total_steps)
         return None if suspects is None or not suspects.keys() <= self._alone else set(suspects)
 
-    def suspects(self, table: Table, total_steps: float = math.nan) -> dict[str, int] | None:
-        """The names of the rules that may leave green in a run, each with the last row at which it may: for these the
-        stream has to be asked. None for all."""
+    def suspects(self, table: Table, total_steps: float = math.nan) -> dict[str, Stretch] | None:
+        """The names of the rules that may leave green in a run, and where: for these the stream has to be asked. None for
+        all."""
         joined, begins = self.laid_out(table)
         if joined is None or joined.plan.graph.stalled:
             return None
         return Screen(joined, begins, table, total_steps).may_fire()
 
-    def _needed(self, events: Sequence[Row | Rewind], table: Table) -> Iterator[Row]:
-        """The rows of a run with only those names that the policy reads, or a member brings in that it reads."""
+    def _needed(self, events: Sequence[Row | Rewind], table: Table, closed: int | None) -> Iterator[Row]:
+        """The rows of a run after a step, with only those names that the policy reads, or a member brings in that it
+        reads."""
         joined, _ = self.laid_out(table)
         reads = {name for name in table.points if joined is None or joined.plan.metrics.reads(name)}
         for event in events:
             assert isinstance(event, Row)  # a run that goes back has no table
+            if closed is not None and event.step <= closed:
+                continue
             if len(reads) == len(table.points):
                 yield event
             else:

@@ -138,7 +138,7 @@ class Columnwise(RunColumns):
 
     def _told_to(self, node: nd.Function, event: sg.Event) -> Told:
         """What a function hears of an event; of a phase, where it asks for that, the ends are its edges."""
-        told, since = self._event(event), self.since(node.state)
+        told, since = self.told(event), self.since(node.state)
         edges = told.edges
         if isinstance(event, sg.Phase) and any(state is node.state for state in event.ends):
             edges = told.rows[1:][(told.held[1:] == 0) & (told.held[:-1] == 1)]
@@ -251,7 +251,7 @@ class Columnwise(RunColumns):
         return Possible.exactly(age >= node.limit, np.isnan(age))
 
     def _held(self, node: sg.Held) -> Possible:
-        told = self._event(node)
+        told = self.told(node)
         return Possible.of_numbers(dense(told.rows, told.held, self.count))
 
     def _function_condition(self, node: nd.ConditionFunction) -> Possible:
@@ -268,12 +268,12 @@ class Columnwise(RunColumns):
 
     def _then(self, node: sg.Then) -> Possible:
         rows, second = self.evaluations(node), self._certain(node.second)
-        told = followed(self._event(node.first).edges, second[rows], rows, self.rows, _within(node))
+        told = followed(self.told(node.first).edges, second[rows], rows, self.rows, _within(node))
         return Possible.of_numbers(dense(rows, told, self.count))
 
     def _then_no(self, node: sg.ThenNo) -> Possible:
         rows, since = self.evaluations(node), self.since(node)
-        edges = self._event(node.first).edges
+        edges = self.told(node.first).edges
         answers = self.evaluations(node.second)
         answers = answers[self._certain(node.second)[answers] == 1.0]
         edges, answers = edges[edges >= since], answers[answers >= since]
@@ -288,9 +288,9 @@ class Columnwise(RunColumns):
         return said.numbers(self.count)
 
     def edges(self, event: sg.Event) -> Array:
-        return self._event(event).edges
+        return self.told(event).edges
 
-    def _event(self, node: sg.Held) -> Spells:
+    def told(self, node: sg.Held) -> Spells:
         """An event, a phase or a held condition at its evaluations."""
         key = ("told", node)
         memo: dict[Any, Any] = self._memo(node)

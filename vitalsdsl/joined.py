@@ -6,7 +6,7 @@ same order: what a member alone needs has no past from before it.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 from vitalsdsl import nodes as nd
@@ -28,8 +28,10 @@ class Joined:
     [[1, 2]]
     """
 
-    def __init__(self, policy: rules.Policy, names: Sequence[Sequence[str]]) -> None:
-        self.plan = Plan(policy)
+    def __init__(
+        self, policy: rules.Policy, names: Sequence[Sequence[str]], only: Collection[str] | None = None
+    ) -> None:
+        self.plan = Plan(policy, only)
         self.members: dict[nd.Node, list[int]] = {}
         """Of a function over a family the stage at which each of its inputs joined."""
         self._since: dict[Any, int] = {}

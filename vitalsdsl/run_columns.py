@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from vitalsdsl import nodes as nd
 from vitalsdsl import signals as sg
+from vitalsdsl.intake import Intake
 from vitalsdsl.joined import Joined
 from vitalsdsl.kernels.accepted import Accepted
 from vitalsdsl.kernels.columns import Array, Column, dense
@@ -33,6 +34,7 @@ class RunColumns:
     """
 
     def __init__(self, joined: Joined, begins: Sequence[int], table: Table, total_steps: float = math.nan) -> None:
+        self._table = table
         self.rows = table.rows
         self.count = len(table)
         self.let_in: dict[int, Array] = {}
@@ -49,11 +51,8 @@ class RunColumns:
         """What rests on references as they stand in this round."""
         self._rests_on: dict[nd.Node, frozenset[int]] = {}
         self._freezes = {id(reference.accepted): reference.freezes for reference in plan.graph.references}
-        self._readers = {
-            id(node.state): node
-            for node in plan.graph.order
-            if isinstance(node, nd.Function) and isinstance(node.state, Accepted)
-        }
+        self.readers = {node.state: node for node in plan.graph.memo.values() if isinstance(node, nd.Function)}
+        """Of each memory a function that reads it, if only for a message."""
 
     def number(self, node: nd.Node) -> Column:
         """A number at each closed step. Raises CannotSay."""
@@ -136,11 +135,11 @@ class RunColumns:
 
     def reference_rows(self, state: Accepted) -> Array:
         """The rows at which a finite point waits to be let in."""
-        points = self._reference_points(state)
+        points = self.reference_points(state)
         return points.rows[np.isfinite(points.values)]
 
-    def _reference_points(self, state: Accepted) -> Points:
-        reader = self._readers.get(id(state))
+    def reference_points(self, state: Accepted) -> Points:
+        reader = self.readers.get(state)
         if reader is None:
             raise CannotSay("nothing reads this reference")
         points = self.stream(reader.streams[0], unknown_too=False)
@@ -155,7 +154,7 @@ class RunColumns:
 
     def let_in_points(self, state: Accepted) -> Points:
         """The points of a reference, those that are not let in as NaN: they count for its first point all the same."""
-        points = self._reference_points(state)
+        points = self.reference_points(state)
         let_in = self.let_in.get(id(state))
         if let_in is None or let_in[points.rows].all():
             return points
@@ -198,6 +197,11 @@ class RunColumns:
 
     # ---------------------------------------------------------------- what was logged
 
+    def bound_to(self, intake: Intake) -> str | None:
+        """The logged name that feeds a metric or a counter; None where none has come."""
+        since = 0 if intake.is_counter else self.since(intake.metric)
+        return _first_name(intake.names, self._table, since)
+
     def _bound(self, table: Table) -> dict[str, Points]:
         """The points of each metric: of its logged names the one that comes first in time."""
         found = {}
@@ -208,17 +212,17 @@ class RunColumns:
         return found
 
 
-def counters_of(plan: Plan, table: Table, total_steps: float) -> Callable[[str], float]:
-    """The newest value of each counter of a run, as its clock has it at the end."""
+def clock_of(plan: Plan, table: Table, total_steps: float) -> nd.Clock:
+    """The clock of a run at its end."""
     clock = nd.Clock()
     clock.total_steps = total_steps
     if len(table):
         times = table.rows.times
         known = times[times == times]
-        clock.step, clock.time = int(table.rows.steps[-1]), float(times[-1])
+        clock.first_step, clock.step, clock.time = int(table.rows.steps[0]), int(table.rows.steps[-1]), float(times[-1])
         clock.first_time = float(known[0]) if len(known) else math.nan
     clock.counters = {name: float(values[-1]) for name, values in _counted(plan, table).items()}
-    return clock.counter
+    return clock
 
 
 def _counted(plan: Plan, table: Table) -> dict[str, Array]:
@@ -231,8 +235,15 @@ def _counted(plan: Plan, table: Table) -> dict[str, Array]:
 
 
 def _first(names: Sequence[str], table: Table, since: int = 0) -> Points | None:
-    logged = [table.points[name].since(since) for name in names if name in table.points]
-    return min((points for points in logged if len(points)), key=lambda points: int(points.rows[0]), default=None)
+    name = _first_name(names, table, since)
+    return None if name is None else table.points[name].since(since)
+
+
+def _first_name(names: Sequence[str], table: Table, since: int) -> str | None:
+    """Of several logged names the one that comes first in time from a row on."""
+    logged = {name: table.points[name].since(since) for name in names if name in table.points}
+    come = [name for name, points in logged.items() if len(points)]
+    return min(come, key=lambda name: int(logged[name].rows[0]), default=None)
 
 
 NO_POINTS = Points(np.arange(0), np.zeros(0))

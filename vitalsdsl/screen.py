@@ -7,8 +7,10 @@ is one such answer.
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 
@@ -27,103 +29,119 @@ MOST_ROUNDS = 24
 """So often a reference and its rule are made to agree before the rule is left to the stream."""
 
 
+class Stretch(NamedTuple):
+    """Rows of a run: before `first` no condition of a rule can be true, after `last` it cannot leave green."""
+
+    first: int
+    last: int
+
+    def joined_with(self, other: Stretch) -> Stretch:
+        return Stretch(min(self.first, other.first), max(self.last, other.last))
+
+
 class Screen:
     """The rules of one plan over one run; `begins` are the rows at which its stages begin."""
 
     def __init__(self, joined: Joined, begins: Sequence[int], table: Table, total_steps: float = math.nan) -> None:
         self._plan = joined.plan
-        self._columns = Columnwise(joined, begins, table, total_steps)
+        self.columns = Columnwise(joined, begins, table, total_steps)
 
-    def may_fire(self) -> dict[str, int]:
-        """The names of the rules that may leave green, each with the last row at which it may."""
-        found: dict[str, int] = {}
+    def may_fire(self) -> dict[str, Stretch]:
+        """The names of the rules that may leave green, and where they may."""
+        found: dict[str, Stretch] = {}
         for rule in self._plan.rules:
-            last = self._last_of(rule)
-            if last >= 0:
-                found[rule.name] = max(last, found.get(rule.name, -1))
+            stretch = self._stretch(rule)
+            if stretch is not None:
+                found[rule.name] = stretch.joined_with(found.get(rule.name, stretch))
         return found
 
-    def _last_of(self, rule: RuleState) -> int:
-        """The last row at which a rule may leave green, -1 for none."""
+    def _stretch(self, rule: RuleState) -> Stretch | None:
         if rule.guard is not None:
-            points = self._columns.points.get(rule.guard.metric.name)
+            points = self.columns.points.get(rule.guard.metric.name)
             if points is None:
-                return -1
+                return None
             nan, infinite = np.isnan(points.values), np.isinf(points.values)
-            return _last(points.rows, nan & rule.guard.watches_nan | infinite & rule.guard.watches_inf)
+            amiss = points.rows[nan & rule.guard.watches_nan | infinite & rule.guard.watches_inf]
+            return Stretch(int(amiss[0]), int(amiss[-1])) if len(amiss) else None
         try:
-            return max((self._last_of_clause(clause) for clause in rule.clauses), default=-1)
+            found = [stretch for clause in rule.clauses if (stretch := self._stretch_of(clause)) is not None]
         except CannotSay:
-            return self._columns.count - 1
+            return Stretch(0, self.columns.count - 1)
+        return functools.reduce(Stretch.joined_with, found) if found else None
 
     def evaluations(self, clause: Clause) -> Array:
         """The rows at which a `when` is evaluated."""
-        return self._columns.evaluations(clause)
+        return self.columns.evaluations(clause)
 
     def can_be(self, clause: Clause) -> Possible:
         """What the condition of a `when` can be at each row. Raises CannotSay."""
-        self._settle(self._columns.references(clause))
-        return self._columns.condition(clause.condition)
+        self.settle(self.columns.references(clause))
+        return self.columns.condition(clause.condition)
 
-    def _last_of_clause(self, clause: Clause) -> int:
+    def _stretch_of(self, clause: Clause) -> Stretch | None:
         possible, rows = self.can_be(clause), self.evaluations(clause)
         true = self._at(rows, possible.true)
         if not true.any():
-            return -1
+            return None
+        first = int(rows[np.argmax(true)])
         if clause.gate is not None:
-            true = true & self._at(rows, any_of(self._columns.condition(phase) for phase in clause.gate.phases).true)
+            true = true & self._at(rows, any_of(self.columns.condition(phase) for phase in clause.gate.phases).true)
         surely_false = ~(true | self._at(rows, possible.unknown))
-        return _last(rows, may_hold(clause.holding.span, true, surely_false, self._columns.rows, rows))
+        held = rows[may_hold(clause.holding.span, true, surely_false, self.columns.rows, rows)]
+        return Stretch(first, int(held[-1])) if len(held) else None
 
     def _at(self, rows: Array, truths: Array) -> Array:
-        found: Array = np.broadcast_to(truths, (self._columns.count,))[rows]
+        found: Array = np.broadcast_to(truths, (self.columns.count,))[rows]
         return found
 
     # ---------------------------------------------------------------- references
 
-    def _settle(self, references: frozenset[int]) -> None:
+    def settle(self, references: frozenset[int]) -> None:
         """Find what each of these lets in. Raises CannotSay where they do not come to agree with their conditions."""
-        open_ = references - self._columns.settled
+        open_ = references - self.columns.settled
         if not open_:
             return
         for _ in range(MOST_ROUNDS):
-            self._columns.begin_round()
-            before = {one: self._columns.let_in.get(one) for one in open_}
+            self.columns.begin_round()
+            before = {one: self.columns.let_in.get(one) for one in open_}
             for one in open_:
-                self._columns.let_in[one] = self._votes(one)
-            if all(_agree(before[one], self._columns.let_in[one]) for one in open_):
-                self._columns.settle(open_)
+                self.columns.let_in[one] = self._votes(one)
+            if all(_agree(before[one], self.columns.let_in[one]) for one in open_):
+                self.columns.settle(open_)
                 return
         for one in open_:
-            self._columns.let_in.pop(one, None)
+            self.columns.let_in.pop(one, None)
         raise CannotSay("a reference and its rule do not come to agree")
 
     def _votes(self, reference: int) -> Array:
         """Which of the rows' points would be let in, by what the conditions say as things stand."""
-        ok = np.ones(self._columns.count, bool)
-        for freeze in self._columns.freezes(reference):
+        ok = np.ones(self.columns.count, bool)
+        for freeze in self.columns.freezes(reference):
             ok &= self._admitted(freeze)
         return ok
 
-    def _admitted(self, freeze: sg.Freeze) -> Array:
-        rows = self._columns.evaluations(freeze)
-        said = self._columns.condition(freeze.condition)
+    def has_frozen(self, freeze: sg.Freeze) -> bool:
+        """Whether a condition has ever frozen its reference. Raises CannotSay."""
+        return bool(self._freezing(freeze).any())
+
+    def _freezing(self, freeze: sg.Freeze) -> Array:
+        """Whether a condition freezes its reference, at its evaluations."""
+        said = self.columns.condition(freeze.condition)
         if not said.is_certain:
             raise CannotSay("a condition that freezes a reference is too close to call")
-        known = self._columns.reference_known(freeze.reference)
-        freezing = (
-            np.broadcast_to(said.true, (self._columns.count,))
-            | np.broadcast_to(said.unknown, (self._columns.count,)) & known
-        )
-        admitted = np.ones(self._columns.count, bool)
-        evaluated = freezing[rows]
+        known, rows = self.columns.reference_known(freeze.reference), self.columns.evaluations(freeze)
+        return self._at(rows, said.true) | self._at(rows, said.unknown) & known[rows]
+
+    def _admitted(self, freeze: sg.Freeze) -> Array:
+        rows, evaluated = self.columns.evaluations(freeze), self._freezing(freeze)
+        admitted = np.ones(self.columns.count, bool)
         if not evaluated.any():
             return admitted
-        latest = dense(rows, evaluated.astype(float), self._columns.count, before=0.0) > 0
-        at_evaluation = np.zeros(self._columns.count, bool)
+        latest = dense(rows, evaluated.astype(float), self.columns.count, before=0.0) > 0
+        at_evaluation = np.zeros(self.columns.count, bool)
         at_evaluation[rows] = True
-        point_rows = self._columns.reference_rows(freeze.reference)
-        has_point = np.zeros(self._columns.count, bool)
+        point_rows = self.columns.reference_rows(freeze.reference)
+        has_point = np.zeros(self.columns.count, bool)
         has_point[point_rows] = True
         if any(limit.unit not in (STEPS, SAMPLES, TIME) for limit in freeze.limits):
             raise CannotSay("a reference is frozen for a length that only the run's counters know")
@@ -147,13 +165,8 @@ class Screen:
         if limit.unit == SAMPLES:
             return count > limit.size
         if limit.unit == STEPS:
-            return bool(self._columns.rows.steps[row] - self._columns.rows.steps[start] + 1 > limit.size)
-        return bool(self._columns.rows.times[row] - self._columns.rows.times[start] > limit.size)
-
-
-def _last(rows: Array, where: Array) -> int:
-    places = np.nonzero(where)[0]
-    return int(rows[places[-1]]) if len(places) else -1
+            return bool(self.columns.rows.steps[row] - self.columns.rows.steps[start] + 1 > limit.size)
+        return bool(self.columns.rows.times[row] - self.columns.rows.times[start] > limit.size)
 
 
 def _agree(before: Array | None, now: Array) -> bool:

@@ -83,6 +83,13 @@ class Stream:
         self._fresh: frozenset[str] | None = None
         self.closed = None
 
+    def begin_after(self, plan: Plan, clock: nd.Clock, seen: Mapping[str, int]) -> None:
+        """Begin at the step after that of a clock, with a plan whose parts stand where they would then; `seen` is the step
+        of each logged name's newest point."""
+        for name in nd.Clock.__slots__:
+            setattr(plan.graph.clock, name, getattr(clock, name))
+        self.plan, self.closed, self._seen = plan, clock.step, dict(seen)
+
     @property
     def total_steps(self) -> float:
         """How many steps the run plans, as far as that is known beside its points; NaN where it is not."""

@@ -23,6 +23,11 @@ class Table:
     def __len__(self) -> int:
         return len(self.rows)
 
+    def before(self, row: int) -> Table:
+        """The rows before one."""
+        points = {name: one.before(row) for name, one in self.points.items() if one.rows[0] < row}
+        return Table(Rows(self.rows.steps[:row], self.rows.times[:row]), points)
+
     @classmethod
     def of(cls, events: Iterable[Row | Rewind]) -> Table | None:
         """The columns of a run; None where it goes back, a point comes after its step has closed, or a name comes twice

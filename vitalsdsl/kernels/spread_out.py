@@ -36,6 +36,11 @@ class Points:
         begin = int(np.searchsorted(self.rows, row))
         return Points(self.rows[begin:], self.values[begin:], self.slack)
 
+    def before(self, row: int) -> Points:
+        """Those before a row."""
+        end = int(np.searchsorted(self.rows, row))
+        return Points(self.rows[:end], self.values[:end], self.slack)
+
     def windows(self, rows: Rows, extent: Extent, with_infinite: bool) -> Windows:
         """The windows that end at each closed step, as `Window` has them."""
         with_infinite = with_infinite and bool(np.isinf(self.values).any())
