@@ -42,7 +42,7 @@ class Windows:
         warm: Array,
         slack: Slack = 0.0,
         steps: Array | None = None,
-        halfway: Array | None = None,
+        halfway: Callable[[], Array] | None = None,
     ) -> None:
         self.values = values
         self.steps = steps
@@ -59,7 +59,7 @@ class Windows:
         usable = ~np.isnan(points.values) if with_infinite else np.isfinite(points.values)
         at = np.arange(len(rows))
         if extent.unit == SAMPLES:
-            seen = np.searchsorted(points.rows, at, side="right")
+            seen = _so_far(points.rows, len(rows))
             places = np.nonzero(usable)[0]
             hi = np.searchsorted(places, seen - 1, side="right")
             lo = np.searchsorted(places, seen - extent.size, side="left")
@@ -69,16 +69,23 @@ class Windows:
         own = now[points.rows]
         placed = own == own
         keep = usable & placed
-        hi = np.searchsorted(points.rows[keep], at, side="right")
-        lo = np.searchsorted(own[keep], now - extent.size, side="right")
+        hi = _so_far(points.rows[keep], len(rows))
+        lo = _at_or_below(own[keep], now - extent.size)
         if placed.any():
             first = np.argmax(placed)
             lived = now - own[first] + (extent.unit == STEPS)
             warm = (lived >= extent.size) & (at >= points.rows[first])
         else:
             warm = np.zeros(len(rows), bool)
-        halfway = np.searchsorted(own[keep], now - extent.size / 2, side="right")
-        return cls(points.values[keep], lo, hi, warm, points.slack, rows.steps[points.rows[keep]], halfway)
+        return cls(
+            points.values[keep],
+            lo,
+            hi,
+            warm,
+            points.slack,
+            rows.steps[points.rows[keep]],
+            lambda: _at_or_below(own[keep], now - extent.size / 2),
+        )
 
     @classmethod
     def accepted(cls, points: Points, rows: Rows, extent: Extent) -> Windows:
@@ -157,7 +164,7 @@ class Windows:
             return None
         halfway = self.lo + (self.hi - self.lo) // 2
         if self._halfway is not None:
-            halfway = np.clip(self._halfway, self.lo, self.hi)
+            halfway = np.clip(self._halfway(), self.lo, self.hi)
         return trends(self.values, self.lo, halfway, self.hi, self.warm)
 
     def scores(self, newest: Array) -> Column | None:
@@ -359,3 +366,17 @@ class Windows:
             width *= 2
         out[rows] = found
         return out
+
+
+def _so_far(rows: Array, count: int) -> Array:
+    """How many of some rows are at or before each of the first so many."""
+    marks = np.zeros(count, dtype=np.int64)
+    marks[rows] = 1
+    return np.cumsum(marks)
+
+
+def _at_or_below(places: Array, bounds: Array) -> Array:
+    """How many places, which are in order, are at or below each bound."""
+    if len(places) and places.dtype.kind == "i" and places[-1] - places[0] == len(places) - 1:
+        return np.clip(np.floor(bounds) - places[0] + 1, 0, len(places)).astype(np.int64)
+    return np.searchsorted(places, bounds, side="right")

@@ -1,0 +1,1 @@
+"""How quick evaluation is beside what one would write instead: `python -m tests.benchmarks`."""
