@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 from array import array
 from collections import deque
@@ -10,8 +11,10 @@ from unittest import mock
 import pytest
 
 from vitalsdsl.kernels import ranked
+from vitalsdsl.kernels.pairs import Pairs
 from vitalsdsl.kernels.ranked import Ranked
 from vitalsdsl.kernels.trail import Trail
+from vitalsdsl.types import TIME, Extent
 
 SHAPES = {
     "at random": lambda dice, i: dice.gauss(0, 1),
@@ -80,3 +83,13 @@ def test_a_trail_takes_steps_of_any_size(by_step: bool) -> None:
     assert trail.popleft() == (0.5, 3) and trail.oldest == 2**31 - 1
     trail.append(10**15 + 1, 0.5, 10**15 + 1)
     assert list(trail) == [(step, 0.5, step) for step in (*steps[1:], 10**15 + 1)]
+
+
+def test_pairs_from_before_the_clock_was_known_are_in_no_window_of_time() -> None:
+    pairs = Pairs(Extent(60.0, TIME))
+    for step, time in enumerate([math.nan, math.nan, 0.0, 20.0, 40.0, 60.0, 80.0, 100.0]):
+        pairs.push(step, time, float(step * step))
+        pairs.push_second(step, time, -float(step * step))
+        pairs.advance(step, time)
+    assert len(pairs.seconds) == pairs.usable == 3
+    assert pairs.correlation() == -1.0

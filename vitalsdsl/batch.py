@@ -30,6 +30,7 @@ KEPT_PLANS = 32
 MOST_STAGES = 16
 """So many times names that a policy reads may come for the first time before a run is left to the stream."""
 
+
 WORTH_LEAVING_OUT = 20
 """Rows before the first at which a rule may leave green, from which on the stream begins there."""
 
@@ -108,7 +109,9 @@ class Batch:
         """The names of the rules that may leave green in a run, and where: for these the stream has to be asked. None for
         all."""
         joined, begins = self.laid_out(table)
-        return None if joined is None else Screen(joined, begins, table, total_steps).may_fire()
+        if joined is None:
+            return None
+        return Screen(joined, begins, table, total_steps).may_fire()
 
     def looked(self, table: Table, total_steps: float = math.nan) -> set[str] | None:
         """The names of the rules of which a condition was known at some step. None where only the stream can tell."""

@@ -14,7 +14,7 @@ from vitalsdsl import operations as op
 from vitalsdsl import signals as sg
 from vitalsdsl.across_members import holds, how_many, numbers
 from vitalsdsl.kernels.accepted import Accepted
-from vitalsdsl.kernels.columns import Array, Column, dense
+from vitalsdsl.kernels.columns import Array, Column, Slack, dense
 from vitalsdsl.kernels.told import Told
 from vitalsdsl.ops.abs import Abs
 from vitalsdsl.ops.greatest import Greatest
@@ -114,7 +114,7 @@ class Columnwise(RunColumns):
 
     def _function(self, node: nd.Function) -> Column:
         made = self._vectorised(node)
-        return made if made is not None else Column(self._gone_through(node))
+        return made if made is not None else self._gone_through(node)
 
     def _vectorised(self, node: nd.Function) -> Column | None:
         events = [inner for inner in node.inputs if isinstance(inner, sg.Event)]
@@ -145,7 +145,7 @@ class Columnwise(RunColumns):
         known = told.rows[told.known]
         return Told(edges[np.searchsorted(edges, since) :], known[np.searchsorted(known, since) :])
 
-    def _gone_through(self, node: nd.Function) -> Array:
+    def _gone_through(self, node: nd.Function) -> Column:
         """The values of a function without a vectorised form, from its own memory, point by point."""
         if isinstance(node.state, Accepted):
             raise CannotSay(f"`{node.text}` has no vectorised form")
@@ -156,22 +156,26 @@ class Columnwise(RunColumns):
         else:
             state = copy.deepcopy(node.state)
             read = state.read
+        events = {inner: self._told_to(node, inner) for inner in node.inputs if isinstance(inner, sg.Event)}
+        if node.call is None and events and not any(len(told.edges) for told in events.values()):
+            return _UNKNOWN  # it answers with what was so at an edge
         pending: list[tuple[int, int, Callable[..., Any], tuple[Any, ...]]] = []
+        slack: Slack = 0.0
         steps, times = self.rows.steps.tolist(), self.rows.times.tolist()
         for place, stream in enumerate(node.streams):
             points = self.stream(stream, state.takes_unknown).since(self.since(node.state))
-            if np.any(points.slack):
+            if node.call is None:
+                slack = points.slack  # it only answers with one of its points
+            elif np.any(points.slack):
                 raise CannotSay("a function of a number that is not known to the last digit")
             push = state.push_second if place else state.push
             as_told = _as_condition if node.call is None and _is_of_condition(stream) else float
             for row, value in zip(points.rows.tolist(), points.values.tolist()):
                 pending.append((row, place, push, (steps[row], times[row], as_told(value))))
-        for inner in node.inputs:
-            if isinstance(inner, sg.Event):
-                told = self._told_to(node, inner)
-                evaluated, edge = state.evaluated, state.edge
-                pending += [(row, 2, evaluated, (steps[row], times[row], True)) for row in told.known.tolist()]
-                pending += [(row, 3, edge, (steps[row], times[row])) for row in told.edges.tolist()]
+        for told in events.values():
+            evaluated, edge = state.evaluated, state.edge
+            pending += [(row, 2, evaluated, (steps[row], times[row], True)) for row in told.known.tolist()]
+            pending += [(row, 3, edge, (steps[row], times[row])) for row in told.edges.tolist()]
         pending.sort(key=lambda one: one[:2])
         out, at = np.full(self.count, np.nan), 0
         for row in range(self.count):
@@ -181,7 +185,7 @@ class Columnwise(RunColumns):
             value = read(steps[row], times[row])
             if value is not None:
                 out[row] = value
-        return out
+        return Column(out, slack)
 
     # ---------------------------------------------------------------- families
 

@@ -127,17 +127,21 @@ def _put_state(state: State, screen: Screen) -> None:
             told = columns.told(event)
             for row in told.rows[told.known & (told.rows >= since)].tolist():
                 state.evaluated(*_moment(columns.rows, row), True)
+    pending: list[tuple[int, int, Any]] = []
     for place, stream in enumerate(node.streams):
         points = columns.stream(stream, state.takes_unknown).since(since)
         if np.any(points.slack):
             raise CannotSay("a number that is not known to the last digit")
-        push = state.push_second if place else state.push
         if isinstance(state, Window) and not isinstance(state, Pairs):
             _put_window(state, points, columns.rows)
             continue
         as_told = isinstance(stream, sg.Feed) and node.call is None
         for row, value in zip(points.rows.tolist(), points.values.tolist()):
-            push(*_moment(columns.rows, row), _as_read(stream.source, value) if as_told else value)  # type: ignore[attr-defined]
+            pending.append((row, place, _as_read(stream.source, value) if as_told else value))  # type: ignore[attr-defined]
+    pending.sort(key=lambda one: one[:2])
+    for row, place, value in pending:
+        push = state.push_second if place else state.push
+        push(*_moment(columns.rows, row), value)
 
 
 def _put_window(state: Window, points: Points, rows: Any) -> None:

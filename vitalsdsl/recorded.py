@@ -48,7 +48,7 @@ def events(
             raise UsageError("columns need one called `step`")
         if len({len(rows[name]) for name in names}) != 1:
             raise UsageError("columns must be of equal length")
-        rows = (dict(zip(names, values)) for values in zip(*(rows[name] for name in names)))
+        rows = (dict(zip(names, values)) for values in zip(*(_listed(rows[name]) for name in names)))
     for row in rows:
         if isinstance(row, (Row, Rewind)):
             yield row
@@ -56,6 +56,15 @@ def events(
             yield Rewind(whole_step(row["rewind"]))
         else:
             yield _row(row, nan_is_missing)
+
+
+def _listed(column: Sequence[Any]) -> Sequence[Any]:
+    """A column of an array's numbers as plain ones, all at once: one by one it takes five times as long."""
+    kind, mask = getattr(getattr(column, "dtype", None), "kind", ""), getattr(column, "mask", None)
+    if kind and kind in "fiu" and getattr(column, "ndim", 0) == 1 and (mask is None or callable(mask)):
+        listed: Sequence[Any] = column.tolist()  # type: ignore[attr-defined]
+        return listed
+    return column
 
 
 def _row(row: Mapping[str, Any], nan_is_missing: bool) -> Row:

@@ -7,7 +7,7 @@ from collections import deque
 
 from vitalsdsl.kernels.exact import Grid, root
 from vitalsdsl.kernels.window import Window
-from vitalsdsl.types import Extent
+from vitalsdsl.types import TIME, Extent
 
 
 class Pairs(Window):
@@ -52,6 +52,8 @@ class Pairs(Window):
             self._pair(step, time)
 
     def _pair(self, step: int, time: float) -> None:
+        if self.unit == TIME and time != time:
+            return  # a run without wall times has no windows of time
         first, second = self.waiting_first[1], self.waiting_second[1]
         usable = math.isfinite(first) and math.isfinite(second)
         if usable:

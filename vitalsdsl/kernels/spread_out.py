@@ -13,6 +13,9 @@ from vitalsdsl.kernels.columns import Array, Column, Rows, Slack, dense
 from vitalsdsl.kernels.sliding import LARGEST, Windows
 from vitalsdsl.types import SAMPLES, STEPS, Extent
 
+MOST_WINDOWS = 8
+"""Windows that are kept of one stream: a run may be judged by many policies that differ in their lengths alone."""
+
 _EPS = float(np.finfo(float).eps)
 
 
@@ -45,15 +48,17 @@ class Points:
         """The windows that end at each closed step, as `Window` has them."""
         with_infinite = with_infinite and bool(np.isinf(self.values).any())
         key = ("over", extent, with_infinite, id(rows))
-        if key not in self._windows:
-            self._windows[key] = Windows.over(self, rows, extent, with_infinite)
-        return self._windows[key]
+        return self._kept(key, lambda: Windows.over(self, rows, extent, with_infinite))
 
     def accepted(self, rows: Rows, extent: Extent) -> Windows:
         """What a reference knows at each closed step, if every finite point was let in."""
-        key = ("accepted", extent, id(rows))
+        return self._kept(("accepted", extent, id(rows)), lambda: Windows.accepted(self, rows, extent))
+
+    def _kept(self, key: tuple[Any, ...], make: Callable[[], Windows]) -> Windows:
         if key not in self._windows:
-            self._windows[key] = Windows.accepted(self, rows, extent)
+            if len(self._windows) == MOST_WINDOWS:
+                del self._windows[next(iter(self._windows))]
+            self._windows[key] = make()
         return self._windows[key]
 
     def scores(self, rows: Rows, extent: Extent) -> Column | None:
