@@ -39,6 +39,8 @@ SAMPLE = 200
 _LARGEST = 2**53
 _NESTED = {dict, list}
 _LONGEST_LIST = 64
+_WRAPPERS = ("data", "metrics", "logs", "scalars")
+"""Keys that say nothing of what they hold: verl writes `{"step": 3, "data": {"actor/lr": …}}`."""
 _CALLED = ("name", "metric", "key", "tag", "domain", "task", "dataset", "split", "label", "id")
 _ROLES = frozenset({"val", "valid", "validation", "eval", "evaluation", "test", "dev"})
 _ROLE_KEYS = ("split", "phase", "mode", "type", "stage", "kind", "event")
@@ -48,10 +50,14 @@ _OF_HOW_MANY = re.compile(r"\s*(\d{1,18})\s*/\s*(\d{1,18})\s*$")
 def flat(row: dict[str, object]) -> dict[str, object]:
     """Nested objects as one: their keys joined by `.`. A short list of objects is taken apart by what each is called.
 
+    What lies in `data`, `metrics`, `logs` or `scalars` keeps its own keys, where they are free.
+
     >>> flat({"step": 1, "train": {"loss": 2.0, "optim": {"lr": 0.1}}})
     {'step': 1, 'train.loss': 2.0, 'train.optim.lr': 0.1}
     >>> flat({"step": 1, "m": [{"name": "loss", "value": 2.0}, {"domain": "code", "ppl": 8.5}, {"acc": 0.5}]})
     {'step': 1, 'm.loss': 2.0, 'm.code.ppl': 8.5, 'm.2.acc': 0.5}
+    >>> flat({"step": 1, "loss": 2.0, "metrics": {"loss": 3.0, "lr": 0.1}})
+    {'step': 1, 'loss': 2.0, 'metrics.loss': 3.0, 'lr': 0.1}
     """
     if not _NESTED & set(map(type, row.values())):
         return row
@@ -62,6 +68,12 @@ def flat(row: dict[str, object]) -> dict[str, object]:
         for key, value in items:
             inner = _taken_apart(value) if isinstance(value, list) else value
             if isinstance(inner, dict):
+                if not prefix and key in _WRAPPERS:
+                    inner = {
+                        (f"{key}.{name}" if name in row or name in found else name): one for name, one in inner.items()
+                    }
+                    waiting.append(("", iter(inner.items())))
+                    break
                 waiting.append((f"{prefix}{key}.", iter(inner.items())))
                 break
             found[prefix + key] = inner

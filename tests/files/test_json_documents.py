@@ -72,7 +72,7 @@ def test_metrics_in_a_list_of_objects_are_called_as_each_is(tmp_path: Path) -> N
         '{"step": 3, "note": "saved"}\n'
     )
     assert one(tmp_path, text)[0] == [
-        (1, {"metrics.loss": 2.5, "metrics.acc": 0.5}),
+        (1, {"loss": 2.5, "acc": 0.5}),
         (2, {"eval.code.ppl": 8.5, "eval.math.ppl": 9.5}),
         (3, {}),
     ]

@@ -395,3 +395,13 @@ def test_any_rows_written_as_json_lines_read_back_equal(tmp_path_factory: pytest
     [run] = read(place)
     back = [(e.step, repr(dict(e.values)), e.time) for e in run.events if isinstance(e, Row)]
     assert back == [(step, repr(values), time) for step, values, time in data]
+
+
+def test_a_wrapper_that_says_nothing_is_no_part_of_the_names(tmp_path: Path) -> None:
+    text = '{"step": 1, "data": {"actor/pg_loss": -0.5}}\n{"step": 2, "metrics": [{"name": "loss", "value": 2.5}]}\n'
+    assert one(tmp_path, text)[0] == [(1, {"actor/pg_loss": -0.5}), (2, {"loss": 2.5})]
+
+
+def test_a_wrapped_key_that_is_taken_keeps_its_wrapper(tmp_path: Path) -> None:
+    text = '{"step": 1, "metrics": {"loss": 2.5}, "logs": {"loss": 3.5}, "lr": 0.5}\n'
+    assert one(tmp_path, text)[0] == [(1, {"loss": 2.5, "logs.loss": 3.5, "lr": 0.5})]
