@@ -6,7 +6,7 @@ import math
 import random
 
 import pytest
-from laws import broken, streamed
+from same_verdicts import broken, streamed
 
 from vitalsdsl.batch import Batch
 from vitalsdsl.points import Rewind, Row

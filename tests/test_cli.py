@@ -196,7 +196,7 @@ def test_a_folder_without_rule_files_is_one_message(project: Path, command: str)
 
 
 def test_a_pack_s_own_tests_are_run_by_its_name() -> None:
-    result = call("test", "pack:core")
+    result = call("test", "pack:dpo")
     assert result.exit_code == 0 and re.fullmatch(r"[1-9]\d* passed, 0 failed\n", result.output)
 
 

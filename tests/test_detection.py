@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.detecting.cases import HEIGHTS, QUICK, SUITES, Case
+from tests.detecting.judged_cases import HEIGHTS, QUICK, SUITES, Case
 from tests.detecting.judging import Outcome, judge
 from tests.detecting.measured import measured, noted
 from tests.detecting.tables import TABLES, false_alarms, latencies, of_bloom, table, too_severe

@@ -45,9 +45,7 @@ def test_eight_times_the_rules_take_about_eight_times_as_long(shape: Callable[[i
 
 
 def test_the_rules_of_a_run_of_twenty_metrics_take_little_memory_and_no_more_as_it_goes_on() -> None:
-    policy = load(
-        Path(__file__).parent / "trials" / "fleet.vitals"
-    ).policy  # windows of up to 500 steps, and the core pack
+    policy = load(Path(__file__).parent / "trials" / "fleet.vitals").policy  # windows of up to 500 steps
     names = ["train/loss", "train/grad_norm", *(f"m{i}" for i in range(2, 20))]
     dice = random.Random(0)
 

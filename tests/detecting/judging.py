@@ -6,7 +6,7 @@ import multiprocessing
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
-from tests.detecting.cases import Case
+from tests.detecting.judged_cases import Case
 from vitalsdsl.logged import Reads
 from vitalsdsl.points import Rewind
 from vitalsdsl.policy import LoadedPolicy, load

@@ -44,4 +44,8 @@ def test_the_runs_of_an_experiment_are_judged_and_labelled_by_their_names(
     one = backtest(policy, f"mlflow:{found.runs[1].run}")
     assert changes(one) == [CHANGES]
     gone = CliRunner().invoke(vitals, ["backtest", str(policy), "mlflow:experiments/nix", "mlruns"])
-    assert gone.exit_code == 2 and "nix" in gone.stderr and "mlruns: is a store of MLflow" in gone.stderr
+    assert (
+        gone.exit_code == 2
+        and "nix" in gone.stderr
+        and "is no run: write mlflow:RUN_ID or mlflow:experiments/NAME" in gone.stderr
+    )

@@ -12,7 +12,7 @@ from typing import Any
 
 import vitalsdsl_rules
 
-from tests.packs.mutants import Reach
+from tests.packs.wrongs import Reach
 from vitalsdsl import rules
 from vitalsdsl.comments import Remarks
 from vitalsdsl.formatter import Wording

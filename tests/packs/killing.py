@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Iterator
 from pathlib import Path
 
-from tests.packs.mutants import Mutant, Reach, mutants
+from tests.packs.wrongs import Mutant, Reach, mutants
 from vitalsdsl.logged import Reads
 from vitalsdsl.packs import tests_of_pack
 from vitalsdsl.policy import LoadedPolicy, load

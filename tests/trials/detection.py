@@ -19,7 +19,7 @@ import sys
 import time
 from pathlib import Path
 
-from tests.detecting.cases import QUICK, SUITES, Case, Scale
+from tests.detecting.judged_cases import QUICK, SUITES, Case, Scale
 from tests.detecting.judging import judged
 from tests.detecting.measured import noted
 from tests.detecting.tables import TABLES, table

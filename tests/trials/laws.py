@@ -14,7 +14,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from laws import broken
+from same_verdicts import broken
 
 
 def main() -> None:

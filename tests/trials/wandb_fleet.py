@@ -1,7 +1,7 @@
 """A whole project of W&B under one watcher, measured: `python -m tests.trials.wandb_fleet`, or `make trials`.
 
 A loopback server in a process of its own holds 300 runs that log 20 metrics a second and allows a thousand questions a
-minute; one process watches them by `fleet.vitals` and the core pack. Said in the end: which rows were missed, what was
+minute; one process watches them by `fleet.vitals`. Said in the end: which rows were missed, what was
 asked, how long a pass takes, how busy one core is, and what a run costs in memory. Exits 1 where a bound is broken.
 """
 
