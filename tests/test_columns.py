@@ -120,7 +120,7 @@ class Said(Node):
 
 
 @pytest.mark.parametrize("seed", range(30))
-@pytest.mark.parametrize("span", SPANS, ids=str)
+@pytest.mark.parametrize("span", SPANS, ids=["none", "samples", "steps", "time", "both", "2 of 4"])
 def test_spells_are_those_of_held_conditions_and_events(span: Span, seed: int) -> None:
     chance = random.Random(seed)
     steps = np.cumsum([chance.choice([1, 1, 1, 2, 7]) for _ in range(60)])

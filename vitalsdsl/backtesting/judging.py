@@ -15,10 +15,10 @@ from vitalsdsl.backtesting.outcome import Change, RunOutcome, Steps
 from vitalsdsl.backtesting.places import Place
 from vitalsdsl.batch import Batch
 from vitalsdsl.errors import SourceError, UsageError, VitalsError
-from vitalsdsl.logged import Reads
 from vitalsdsl.points import Rewind, Row
 from vitalsdsl.policy import LoadedPolicy, load
 from vitalsdsl.rules import Level
+from vitalsdsl.sight import Sight
 from vitalsdsl.sources import Recording, read
 from vitalsdsl.stream import Stream
 from vitalsdsl.table import Table
@@ -66,7 +66,6 @@ class _Policy:
     """What a copy means, made once in each process."""
 
     policy: rules.Policy
-    reads: Reads
     batch: Batch
 
 
@@ -75,7 +74,7 @@ def _policy(copy: PolicyCopy) -> _Policy:
     loaded = load("policy.vitals", text=copy.text)
     if loaded.digest != copy.digest:
         raise UsageError(f"the policy `{copy.name}` does not mean the same by itself: this is a mistake of vitalsdsl")
-    return _Policy(loaded.policy, Reads(loaded.policy), Batch(loaded.policy, copy.digest))
+    return _Policy(loaded.policy, Batch(loaded.policy, copy.digest))
 
 
 def judge(task: Task) -> Judged:
@@ -244,6 +243,7 @@ def _end(changes: Sequence[Change]) -> Level:
 
 
 def _blind(copy: PolicyCopy, names: Collection[str]) -> tuple[str, ...]:
-    """The rules of which a run does not log all that they read."""
-    readers = {who for read in _policy(copy).reads.metrics if not read.is_among(names) for who in read.readers}
-    return tuple(name for name in copy.rules if name in readers)
+    """The rules that could not fire on a run, since it does not log what they would need for it."""
+    sight = Sight(_policy(copy).policy, names)
+    lacking = {rule.name for rule in _policy(copy).policy.of(rules.Rule) if sight.lacking(rule)}
+    return tuple(name for name in copy.rules if name in lacking)

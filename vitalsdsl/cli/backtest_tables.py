@@ -23,6 +23,9 @@ from vitalsdsl.diagnostic import printable
 _WIDE = 160
 """The width where no terminal says another."""
 
+MOST_RULES = 20
+"""Of a policy of more rules those that never fired are counted, and not listed."""
+
 
 def show(found: Backtest) -> None:
     """All of it on standard output."""
@@ -34,7 +37,11 @@ def show(found: Backtest) -> None:
 
 def _all(console: Console, found: Backtest) -> None:
     console.print(_heading(found))
-    console.print(_rules(found.rules, len(found.runs)))
+    shown = [rule for rule in found.rules if rule.runs] if len(found.rules) > MOST_RULES else found.rules
+    if shown:
+        console.print(_rules(shown, len(found.runs)))
+    if len(shown) < len(found.rules):
+        console.print(Text(_quiet([rule for rule in found.rules if not rule.runs], len(found.runs)), "dim"))
     if found.score is None or not found.score.runs:
         _show_runs(console, found.runs)
     else:
@@ -55,6 +62,13 @@ def _heading(found: Backtest) -> Text:
     runs, steps = len(main.runs), main.steps
     said = f"{printable(main.policy.name)} over {many(runs, 'run')}, {many(steps, 'step')}"
     return Text(said, "bold")
+
+
+def _quiet(rules: Sequence[RuleSummary], runs: int) -> str:
+    """`125 rules never fired, of which 98 are blind on all runs`."""
+    blind = sum(rule.blind == runs for rule in rules)
+    are = f", of which {blind} {'is' if blind == 1 else 'are'} blind on all runs" if blind else ""
+    return f"{many(len(rules), 'rule')} never fired{are}"
 
 
 def _rules(rules: Sequence[RuleSummary], runs: int) -> Table:
