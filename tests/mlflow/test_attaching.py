@@ -271,6 +271,7 @@ def test_a_script_without_a_line_of_ours_is_watched_by_a_variable(client: Any, u
     assert [line for line in done.stderr.splitlines() if "vitals" in line] == [
         f"vitals: run {run}: step 3: orange: loss_high: loss is 4.50",
         f"vitals: run {run}: step 6: red: loss_high: loss is 5.00",
+        f"vitals: run {run}: step 9: green: loss_high: back to green",
     ]
     assert "Traceback" not in done.stderr
 
