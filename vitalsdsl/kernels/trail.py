@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from array import array
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 _DEAD = 64
@@ -24,13 +24,15 @@ class Trail:
     ((0.5, 3), 4, 0.7, [(4, 0.7, 4)])
     """
 
-    __slots__ = ("_gone", "_places", "_steps", "_values", "oldest")
+    __slots__ = ("_gone", "_places", "_steps", "_values", "kept", "oldest")
 
     def __init__(self, by_step: bool) -> None:
         self._values = array("d")
         self._steps = array("i")
         self._places: array[Any] = self._steps if by_step else array("d")
         self._gone = 0
+        self.kept = 0
+        """Points have numbers, in order of arrival. From this one on they can be looked at, though they may be gone."""
         self.oldest: float = math.inf
         """The place of the first point; inf where there is none."""
 
@@ -45,6 +47,53 @@ class Trail:
         self._values.append(value)
         if self.oldest == math.inf:
             self.oldest = place
+
+    def extend(self, places: Iterable[float], values: Sequence[float], steps: Sequence[int]) -> None:
+        """Append many points, one at least."""
+        if self._places is not self._steps:
+            self._places.extend(places)
+        before = len(self._steps)
+        try:
+            self._steps.extend(steps)
+        except OverflowError:
+            del self._steps[before:]
+            self._widen()
+            self._steps.extend(steps)
+        self._values.extend(values)
+        if self.oldest == math.inf:
+            self.oldest = self._places[self._gone]
+
+    def forget(self, bound: float) -> int:
+        """Take all points up to a place out; how many."""
+        gone, end, places = self._gone, len(self._values), self._places
+        before = gone
+        while gone < end and places[gone] <= bound:
+            gone += 1
+        self._gone = gone
+        self.oldest = places[gone] if gone < end else math.inf
+        if gone >= _DEAD and gone * _SHARE >= end:
+            self._move_down()
+        return gone - before
+
+    @property
+    def begin(self) -> int:
+        """The number of the oldest point."""
+        return self.kept + self._gone
+
+    @property
+    def end(self) -> int:
+        """The number of the next point."""
+        return self.kept + len(self._values)
+
+    def between(self, begin: int, end: int) -> Iterator[tuple[float, int]]:
+        """The values and steps of points by their numbers."""
+        begin, end = begin - self.kept, end - self.kept
+        return zip(self._values[begin:end], self._steps[begin:end])
+
+    def columns(self) -> tuple[array[Any], array[float]]:
+        """The places and the values of all points, to be kept."""
+        gone = self._gone
+        return self._places[gone:], self._values[gone:]
 
     def popleft(self) -> tuple[float, int]:
         """Take the oldest point out: its value and step."""
@@ -64,6 +113,7 @@ class Trail:
 
     def _move_down(self) -> None:
         gone, self._gone = self._gone, 0
+        self.kept += gone
         del self._values[:gone], self._steps[:gone]
         if self._places is not self._steps:
             del self._places[:gone]
