@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from vitalsdsl import nodes as nd
@@ -12,6 +12,7 @@ from vitalsdsl import rules
 from vitalsdsl.errors import StateError
 from vitalsdsl.plan import Plan
 from vitalsdsl.points import Row
+from vitalsdsl.quick import Quick
 from vitalsdsl.rules import Level
 from vitalsdsl.verdict import Past, RuleState, Transition
 from vitalsdsl.wording import describe
@@ -20,15 +21,28 @@ SNAPSHOT_EVERY = 1_000
 KEPT_SNAPSHOTS = 4
 
 
-@dataclass
 class _Open:
     """The step that is open: what has come for it so far, by logged name."""
 
-    step: int
-    began: float = math.nan
-    time: float = math.nan
-    values: dict[str, tuple[float, int]] = field(default_factory=dict)
-    repeats: dict[str, list[float]] = field(default_factory=dict)
+    __slots__ = ("_values", "began", "plain", "repeats", "step", "time")
+
+    def __init__(self, step: int, began: float = math.nan, plain: Mapping[str, float] | None = None) -> None:
+        self.step = step
+        self.began = began
+        self.time = math.nan
+        self.plain = plain
+        """Its values, where all came at once and are of this step; None where they did not."""
+        self.repeats: dict[str, list[float]] = {}
+        self._values: dict[str, tuple[float, int]] = {}
+
+    @property
+    def values(self) -> dict[str, tuple[float, int]]:
+        """By logged name the value and its own step."""
+        plain = self.plain
+        if plain is not None:
+            self.plain = None
+            self._values = {name: (value, self.step) for name, value in plain.items()}
+        return self._values
 
 
 @dataclass
@@ -45,6 +59,7 @@ class Stream:
 
     For rewinds it keeps the last few thousand points; with `keep_all` every one, without `keep_rows` none at all: then
     another stream that is given the run's rows anew must `replace` it. With `only`, it evaluates so many of the rules.
+    Without `quick` every step is evaluated node by node: slower, with less memory, and the same.
     """
 
     def __init__(
@@ -56,9 +71,11 @@ class Stream:
         total_steps: float = math.nan,
         keep_rows: bool = True,
         only: Collection[str] | None = None,
+        quick: bool = True,
     ) -> None:
         self.policy = policy
         self._only = only
+        self._is_quick = quick
         self.run = run
         self.digest = digest
         self.attempt = 0
@@ -81,6 +98,9 @@ class Stream:
         self._since_snapshot = 0
         self._complete = self._keep_rows
         self._fresh: frozenset[str] | None = None
+        self._quick = Quick(self.plan) if self._is_quick else None
+        self._lately: Collection[str] = ()
+        self._touched: list[RuleState] | None = None
         self.closed = None
 
     def begin_after(self, plan: Plan, clock: nd.Clock, seen: Mapping[str, int]) -> None:
@@ -89,6 +109,7 @@ class Stream:
         for name in nd.Clock.__slots__:
             setattr(plan.graph.clock, name, getattr(clock, name))
         self.plan, self.closed, self._seen = plan, clock.step, dict(seen)
+        self._quick = Quick(plan) if self._is_quick else None
 
     @property
     def total_steps(self) -> float:
@@ -128,6 +149,10 @@ class Stream:
                 return out
             if opened is not None:
                 out = self.close()
+            if not self._late:
+                opened = self._open = _Open(step, time, dict(values))
+                opened.time = time
+                return out
             opened = self._open = _Open(step, time)
             for name, value, own, at in self._late:
                 self._add(opened, name, value, own, at)
@@ -148,6 +173,7 @@ class Stream:
 
     def _push_late(self, values: Mapping[str, float], step: int, time: float) -> None:
         """A point whose step has closed counts at the step now open if it is its metric's newest; else it is counted."""
+        self._note_seen()
         for name, value in values.items():
             newest = self._seen.get(name, -math.inf)
             if self._open is not None and name in self._open.values:
@@ -192,12 +218,33 @@ class Stream:
         if clock.first_time != clock.first_time:
             clock.first_time = time
         self.closed = step
+        if self._quick is not None:
+            if opened.plain is not None:
+                layout = self._quick.layout(opened.plain)
+                if layout is not None:
+                    self._lately = opened.plain
+                    touched = self._touched = self._quick.step(layout, step, time, opened.plain)
+                    return out if touched is None else out + self._settle(touched, step, time)
+            self._stand_aside()
         fresh = self._fresh = self._take_in(opened, step, time)
+        self._touched = None
         for run in plan.graph.schedule(fresh):
             run(step, time)
         for reference in plan.graph.references:
             reference.close(step, time)
-        return out + self._settle(step, time)
+        return out + self._settle(plan.rules, step, time)
+
+    def _stand_aside(self) -> None:
+        """Have the graph take over from what was generated."""
+        if self._quick is not None:
+            self._quick.stand_aside()
+        self._note_seen()
+
+    def _note_seen(self) -> None:
+        if self._lately:
+            assert self.closed is not None
+            self._seen.update(dict.fromkeys(self._lately, self.closed))
+            self._lately = ()
 
     def _take_in(self, opened: _Open, step: int, time: float) -> frozenset[str]:
         """Hand the step's values to the metrics that they feed; which metrics have a point."""
@@ -206,6 +253,8 @@ class Stream:
         if new:
             seen.update(dict.fromkeys(new, -math.inf))
             plan.see_names(new)
+            if self._quick is not None:
+                self._quick.forget()
         fresh = []
         counters = plan.graph.clock.counters
         for name, (value, own) in opened.values.items():
@@ -225,14 +274,16 @@ class Stream:
                     fresh.append(intake.metric.name)
         return frozenset(fresh)
 
-    def _settle(self, step: int, time: float) -> list[Transition]:
+    def _settle(self, touched: Iterable[RuleState], step: int, time: float) -> list[Transition]:
         changed = []
-        for rule in self.plan.rules:
+        for rule in touched:
             change = rule.settle()
             if change is not None:
                 changed.append((rule, change))
         if not changed:
             return []
+        if self._quick is not None:
+            self._quick.hand_over()
         changed.sort(key=lambda pair: _place(pair[0]))
         return [describe(self, rule, change, step, time) for rule, change in changed]
 
@@ -240,8 +291,11 @@ class Stream:
         """Have what stands below a condition say what is so at this step: below an event or let that the step did not
         call for stands what that saw last. What was evaluated stays as it was."""
         graph = self.plan.graph
-        done = graph.silent() if self._fresh is None else graph.due(self._fresh)
-        graph.refresh(node, step, time, set(done))
+        if self._touched is not None and self._quick is not None:
+            done: Collection[nd.Node] = self._quick.evaluated(self._touched)
+        else:
+            done = set(graph.silent() if self._fresh is None else graph.due(self._fresh))
+        graph.refresh(node, step, time, done)
 
     # ---------------------------------------------------------------- the clock
 
@@ -256,10 +310,11 @@ class Stream:
             return []
         for node in due:
             node.now = True
-        self._fresh = None
+        self._stand_aside()
+        self._fresh = self._touched = None
         for each in self.plan.graph.silent():
             each.run(clock.step, clock.time)
-        return self._settle(clock.step, clock.time)
+        return self._settle(self.plan.rules, clock.step, clock.time)
 
     # ---------------------------------------------------------------- going back
 
@@ -312,6 +367,7 @@ class Stream:
 
     def newest(self, name: str) -> float:
         """The step of the newest closed point of a logged name."""
+        self._note_seen()
         return self._seen.get(name, -math.inf)
 
     def _superseded(
@@ -386,7 +442,9 @@ class Stream:
             self._late = [(late[0], late[1], late[2], late[3]) for late in saved["late"]]
             if saved["open"] is not None:
                 step, began, time, values, repeats = saved["open"]
-                self._open = _Open(step, began, time, {k: (v[0], v[1]) for k, v in values.items()}, repeats)
+                opened = self._open = _Open(step, began)
+                opened.time, opened.repeats = time, repeats
+                opened.values.update({name: (value[0], value[1]) for name, value in values.items()})
         except (KeyError, TypeError, ValueError, IndexError) as error:
             raise StateError(f"saved rule state is damaged: {error}") from error
         if self.closed is not None and self._keep_rows:
@@ -395,6 +453,9 @@ class Stream:
 
     def _state(self) -> dict[str, Any]:
         plan, clock = self.plan, self.plan.graph.clock
+        self._note_seen()
+        if self._quick is not None:
+            self._quick.hand_over()
         return {
             "clock": [
                 clock.step,

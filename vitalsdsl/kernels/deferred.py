@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from array import array
 
 from vitalsdsl.kernels.trail import Trail
 from vitalsdsl.kernels.window import Window
@@ -37,10 +37,10 @@ class Deferred(Window):
         if self.trail.oldest <= bound:
             self._forget(bound)
 
-    def push_finite(self, steps: Sequence[int], values: Sequence[float]) -> None:
+    def push_finite(self, steps: array[int], values: array[float]) -> None:
         """Many finite points at once, one at least, of a window that is not one of time."""
         seen, count = self.seen, len(values)
-        places: Iterable[float] = steps if self.unit == STEPS else range(seen, seen + count)
+        places = steps if self.unit == STEPS else array("d", range(seen, seen + count))
         last: float = steps[-1] if self.unit == STEPS else seen + count - 1
         if self.first != self.first:
             self.first = steps[0] if self.unit == STEPS else seen

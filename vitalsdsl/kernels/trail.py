@@ -4,13 +4,23 @@ from __future__ import annotations
 
 import math
 from array import array
-from collections.abc import Iterable, Iterator, Sequence
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 _DEAD = 64
 _SHARE = 8
 """So many points that are gone may stay in memory, and one in so many, before the rest is moved down: hundreds of runs in
 one process each hold a trail for each window."""
+
+
+def numbers(steps: Iterable[int]) -> array[int]:
+    """Steps in as few bytes as they need, all alike."""
+    steps = list(steps)
+    try:
+        return array("i", steps)
+    except OverflowError:
+        return array("q", steps)
 
 
 class Trail:
@@ -48,28 +58,23 @@ class Trail:
         if self.oldest == math.inf:
             self.oldest = place
 
-    def extend(self, places: Iterable[float], values: Sequence[float], steps: Sequence[int]) -> None:
-        """Append many points, one at least."""
+    def extend(self, places: array[Any], values: array[float], steps: array[int]) -> None:
+        """Append many points, one at least; steps as `numbers` has them."""
         if self._places is not self._steps:
             self._places.extend(places)
-        before = len(self._steps)
-        try:
-            self._steps.extend(steps)
-        except OverflowError:
-            del self._steps[before:]
-            self._widen()
-            self._steps.extend(steps)
+        if self._steps.typecode != steps.typecode:
+            if self._steps.typecode == "i":
+                self._widen()
+            steps = array("q", steps)
+        self._steps.extend(steps)
         self._values.extend(values)
         if self.oldest == math.inf:
             self.oldest = self._places[self._gone]
 
     def forget(self, bound: float) -> int:
         """Take all points up to a place out; how many."""
-        gone, end, places = self._gone, len(self._values), self._places
-        before = gone
-        while gone < end and places[gone] <= bound:
-            gone += 1
-        self._gone = gone
+        before, end, places = self._gone, len(self._values), self._places
+        gone = self._gone = bisect_right(places, bound, before)
         self.oldest = places[gone] if gone < end else math.inf
         if gone >= _DEAD and gone * _SHARE >= end:
             self._move_down()
@@ -90,10 +95,10 @@ class Trail:
         begin, end = begin - self.kept, end - self.kept
         return zip(self._values[begin:end], self._steps[begin:end])
 
-    def columns(self) -> tuple[array[Any], array[float]]:
-        """The places and the values of all points, to be kept."""
+    def columns(self) -> tuple[memoryview, memoryview]:
+        """The places and the values of all points. While somebody holds them nothing can be appended."""
         gone = self._gone
-        return self._places[gone:], self._values[gone:]
+        return memoryview(self._places)[gone:], memoryview(self._values)[gone:]
 
     def popleft(self) -> tuple[float, int]:
         """Take the oldest point out: its value and step."""

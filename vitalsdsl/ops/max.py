@@ -8,6 +8,7 @@ from vitalsdsl.kernels.extremes import Extremes
 from vitalsdsl.ops.base import Aggregate, Arguments, Windowed
 
 if TYPE_CHECKING:
+    from vitalsdsl.kernels.ahead import InWindow, Piece
     from vitalsdsl.kernels.columns import Column
     from vitalsdsl.kernels.sliding import Windows
 
@@ -39,6 +40,10 @@ class Max(Windowed):
     @classmethod
     def over(cls, windows: Windows, arguments: Arguments) -> Column | None:
         return windows.greatest()
+
+    @classmethod
+    def ahead(cls, window: InWindow, arguments: Arguments) -> Piece:
+        return window.greatest()
 
 
 class MaxOfMembers(Aggregate):

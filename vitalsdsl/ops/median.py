@@ -9,6 +9,7 @@ from vitalsdsl.kernels.ordered import Ordered, middle
 from vitalsdsl.ops.base import Aggregate, Arguments, Windowed
 
 if TYPE_CHECKING:
+    from vitalsdsl.kernels.ahead import InWindow, Piece
     from vitalsdsl.kernels.columns import Column
     from vitalsdsl.kernels.sliding import Windows
 
@@ -41,6 +42,10 @@ class Median(Windowed):
     @classmethod
     def over(cls, windows: Windows, arguments: Arguments) -> Column | None:
         return windows.median()
+
+    @classmethod
+    def ahead(cls, window: InWindow, arguments: Arguments) -> Piece:
+        return window.quantile(1, 2)
 
 
 class MedianOfMembers(Aggregate):
