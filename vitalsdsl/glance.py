@@ -115,19 +115,12 @@ class Glance:
 
     def _comparison(self, node: op.Comparison) -> Surely:
         left, right = self.number(node.left), self.number(node.right)
-        apart = f"{left.code} - {_inner(right.code)}"
-        if left.error == right.error == "0.0":
-            below, above, at_most, at_least = "<= 0.0", "> 0.0", "< 0.0", ">= 0.0"
-        else:
-            near = self._near(left, right)
-            below, above, at_most, at_least = f"<= -{near}", f"> {near}", f"< -{near}", f">= {near}"
-        false, true = {
-            ">": (below, above),
-            ">=": (at_most, at_least),
-            "<": (at_least, at_most),
-            "<=": (above, below),
-        }[node.symbol]
-        false, true = f"{apart} {false}", f"{apart} {true}"
+        near = "0.0" if left.error == right.error == "0.0" else self._near(left, right)
+        above, below = f"{left.code} - {_inner(right.code)}", f"{right.code} - {_inner(left.code)}"
+        if node.symbol in ("<", "<="):
+            above, below = below, above
+        false, true = (">=", ">") if node.symbol in (">", "<") else (">", ">=")
+        false, true = f"{below} {false} {near}", f"{above} {true} {near}"
         unknown = list(dict.fromkeys([*left.unknown, *right.unknown]))
         return Surely(false, true, " or ".join([false, *unknown]), " or ".join([true, *unknown]))
 

@@ -231,7 +231,7 @@ class _Writer:
         lines = [
             f"row = None if restart else next(rows__{name}, None)",
             *_if(
-                f"row is None or not -reach__{name} <= {name} - pivot__{name} <= reach__{name}",
+                f"row is None or not floor__{name} <= {name} <= ceiling__{name}",
                 *([f"was_young = {', '.join(young)},"] if units else []),
                 f"{begun} = renew__{name}(step, {name}, stride, {place})",
                 f"row = next(rows__{name})",

@@ -12,7 +12,9 @@ from __future__ import annotations
 
 import itertools
 import math
+import struct
 from array import array
+from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -20,10 +22,9 @@ from typing import Any
 import numpy as np
 
 from vitalsdsl.kernels.deferred import Deferred
-from vitalsdsl.kernels.trail import numbers
 from vitalsdsl.types import STEPS
 
-LONGEST, SHORTEST = 256, 32
+LONGEST, SHORTEST = 500, 32
 """So many points to come are prepared at once: no more than stay in the shortest window. For fewer it does not pay."""
 
 REACH = 8.0
@@ -31,6 +32,11 @@ REACH = 8.0
 
 POOR, POORLY, RESTS = 16, 4, 1024
 """Where so few points use a block, so many times in a row, it is left for a while: gaps and steps that come and go."""
+
+_SMALL, _LARGE = 1e-100, 1e100
+"""The square of what is smaller or larger is no good number."""
+
+_AT_ONCE = 64
 
 _U = 2.0**-53
 _NEVER = (math.nan,)
@@ -65,12 +71,20 @@ class InWindow:
     @property
     def standing(self) -> list[str]:
         """The names of what stands for a whole block."""
-        return [self.young, *(name for key in self.settled for name in (key, f"off_{key}"))]
+        return [self.young, self._share, self._spare, *(name for key in self.settled for name in (key, f"off_{key}"))]
 
     @property
     def young(self) -> str:
         """The name of whether the window's span has not been lived yet."""
         return f"young__{self.stream}_{self.number}"
+
+    @property
+    def _share(self) -> str:
+        return f"share__{self.stream}_{self.number}"
+
+    @property
+    def _spare(self) -> str:
+        return f"spare__{self.stream}_{self.number}"
 
     def _column(self, name: str) -> str:
         if name not in self.columns:
@@ -86,14 +100,12 @@ class InWindow:
         return self._line("total", f"{self._column('older')} + sum__{self.stream}")
 
     def mean(self) -> Piece:
-        share = self._column("share")
-        code = self._line("mean", f"{self._total()} * {share} + pivot__{self.stream}")
+        code = self._line("mean", f"{self._total()} * {self._share} + pivot__{self.stream}")
         return Piece(code, f"size__{self.stream}", f"off_mean__{self.stream}", unknown=(self.young,))
 
     def var(self) -> Piece:
-        squares, share, spare = self._column("squares"), self._column("share"), self._column("spare")
-        total = self._total()
-        code = self._line("var", f"({squares} + squares__{self.stream} - {total} * {total} * {share}) * {spare}")
+        squares, total = self._column("squares"), self._total()
+        code = self._line("var", f"({squares} + squares__{self.stream} - {total} * {total} * {self._share}) * {self._spare}")
         return Piece(code, f"size_var__{self.stream}", f"off_var__{self.stream}", unknown=(self.young,))
 
     def std(self) -> Piece:
@@ -159,8 +171,11 @@ class Ahead:
             for window in self._windows:
                 window.push(newest, math.nan, self.values[-1])
             return
-        values = array("d", self.values[given:] if given else self.values)
-        steps = numbers(range(self._first + given * stride, newest + 1, stride))
+        values = array("d")
+        values.frombytes(struct.pack(f"{count - given}d", *self.values[given:]))
+        code = "i" if newest < 2**31 else "q"
+        steps = array(code)
+        steps.frombytes(np.arange(self._first + given * stride, newest + 1, stride, dtype=code).tobytes())
         for window in self._windows:
             window.push_finite(steps, values)
 
@@ -170,7 +185,7 @@ class Ahead:
         """Begin a block at a point, others to come every so many steps. Of several streams that begin one at the same step
         each has another place: their blocks are of different lengths, so that they do not do so again.
 
-        The pivot, the reach, the bounds on sizes and errors (`NAMES`), what stands for the whole block, and its rows.
+        The pivot, between what the points must lie, the bounds on sizes and errors (`NAMES`), what stands for the whole block, and its rows.
         """
         self.hand_over()
         used = len(self.values)
@@ -188,42 +203,58 @@ class Ahead:
 
     def _blank(self, value: float) -> tuple[Any, ...]:
         """A block that says nothing: every comparison is left to the windows themselves."""
-        stands = [each for _, asked in self._wanted for each in (False, *_NEVER * 2 * len(asked.settled))]
+        stands = [each for _, asked in self._wanted for each in (False, *_NEVER * 2 * (1 + len(asked.settled)))]
         row = _NEVER * max(1, sum(len(asked.columns) for _, asked in self._wanted))
         rows = itertools.repeat(row, RESTS if math.isfinite(value) else 1)
-        return (0.0, math.inf, *_NEVER * 6, *stands, rows)
+        return (0.0, -math.inf, math.inf, *_NEVER * 6, *stands, rows)
 
     def _block(self, value: float, place: int, among: int) -> tuple[Any, ...]:
-        pasts: dict[tuple[str, bool], _Past] = {}
+        pasts: dict[tuple[Any, ...], _Past] = {}
         for window in sorted((window for window, _ in self._wanted), key=lambda window: -window.size):
-            pasts.setdefault((window.unit, window.with_infinite), _Past(window, self._first, self._stride))
-        tracks = [_Track(window, pasts[window.unit, window.with_infinite]) for window, _ in self._wanted]
+            if _points(window) not in pasts:
+                pasts[_points(window)] = _Past(window, self._first, self._stride)
+        tracks = [_Track(window, pasts[_points(window)]) for window, _ in self._wanted]
         length = min(LONGEST, *(track.stays for track in tracks))
         if length < SHORTEST:
             return self._blank(value)
         length = min(max(1, length * (place + 1) // among), *(track.until_lived for track in tracks))
+        length = min(track.look(length) for track in tracks)
         pivot = _middle(value, *(past.edges() for past in pasts.values()))
-        largest = max(abs(value - pivot), *(past.look(length, pivot) for past in pasts.values()))
-        leaving = length
-        columns: list[list[float]] = []
+        largest = max(abs(value - pivot), *(past.look(pivot) for past in pasts.values()))
+        if largest and not _SMALL < largest < _LARGE:
+            return self._blank(value)
+        table = np.empty((length, sum(len(asked.columns) for _, asked in self._wanted)))
         stands: list[float | bool] = []
+        at = 0
         for track, (_, asked) in zip(tracks, self._wanted):
-            track.look(length)
-            leaving = max(leaving, track.leaving)
-            columns += [track.column(name) for name in asked.columns]
-            stands.append(not track.is_warm)
+            track.end_at(length)
+            for name in asked.columns:
+                table[:, at] = track.column(name)
+                at += 1
+            stands += not track.is_warm, 1.0 / track.count, 1.0 / (track.count - 1) if track.count > 1 else math.nan
             for what in asked.settled.values():
                 stands += track.settled(what, length)
         reach = REACH * largest
-        roundings = (length + leaving + 80) * _U
+        roundings = (2 * length + 80) * _U
         size = abs(pivot) + reach
         off_var = 8 * roundings * reach * reach
         bounds = (size, 3 * reach * reach, 2 * reach, roundings * reach + 4 * _U * size, off_var, math.sqrt(off_var))
-        rows: Iterator[tuple[float, ...]] = zip(*columns) if columns else itertools.repeat(_NEVER, length)
-        return (pivot, reach, *bounds, *stands, rows)
+        return (pivot, pivot - reach, pivot + reach, *bounds, *stands, _rows(table))
 
 
-NAMES = ("pivot", "reach", "size", "size_var", "size_std", "off_mean", "off_var", "off_std")
+def _rows(table: Array) -> Iterator[list[float]]:
+    """Row by row as numbers of Python, of which there are few at a time: they are large."""
+    return itertools.chain.from_iterable(
+        table[at : at + _AT_ONCE].tolist() for at in range(0, len(table), _AT_ONCE)
+    )
+
+
+def _points(window: Deferred) -> tuple[Any, ...]:
+    """Windows that are alike in this hold the same points, as far as they reach."""
+    return window.unit, window.with_infinite, window.first, window.seen
+
+
+NAMES = ("pivot", "floor", "ceiling", "size", "size_var", "size_std", "off_mean", "off_var", "off_std")
 """What `renew` gives before that which stands for a block."""
 
 
@@ -234,17 +265,16 @@ class _Past:
         self.places, self.values = map(np.asarray, longest.trail.columns())
         self.begin, self.stride = (step, stride) if longest.unit == STEPS else (longest.seen, 1)
         self.first = longest.first
+        self.is_whole = self.places.dtype.kind == "i"
 
     def edges(self) -> tuple[float, ...]:
         return (float(self.values[0]), float(self.values[-1])) if len(self.values) else ()
 
-    def look(self, length: int, pivot: float) -> float:
-        """Prepare for so many points to come; how far the farthest point is from the pivot."""
-        self.coming: Array = self.begin + self.stride * np.arange(length)
-        self.counting: Array = np.arange(1, length + 1)
+    def look(self, pivot: float) -> float:
+        """How far the farthest point is from the pivot."""
         self.away: Array = self.values - pivot
         self.squared: Array = self.away * self.away
-        return math.sqrt(self.squared.max()) * (1 + 4 * _U) if len(self.values) else 0.0
+        return max(-float(self.away.min()), float(self.away.max())) if len(self.away) else 0.0
 
 
 class _Track:
@@ -260,43 +290,45 @@ class _Track:
         self.until_lived = LONGEST if self.is_warm else math.ceil((warm - past.begin) / past.stride)
         """So many points come before its span has been lived."""
 
-    def look(self, length: int) -> None:
-        past, window = self.past, self.window
-        bounds = past.coming - math.floor(window.size)
-        if past.places.dtype.kind == "i":  # places of another type would all be converted first
-            bounds = bounds.astype(past.places.dtype)
-        left = past.places.searchsorted(bounds, side="right")
-        self.begin, self.end = int(left[0]), int(left[-1])
-        self.leaving = self.end - self.begin
-        """So many points are in it at the first of them and not at the last."""
-        self.left = left - self.begin
-        self.counts = past.counting + len(past.values) - left
+    def look(self, length: int) -> int:
+        """Find from which point on it holds, at the first of so many points to come; how many come as long as one goes for
+        each."""
+        past, places = self.past, self.past.places
+        size, stride = math.floor(self.window.size), past.stride
+        bound = past.begin - size
+        self.begin = begin = bisect_right(places, bound)
+        self.count = len(places) - begin + 1
+        last = begin + length - 1
+        if stride == 1 and past.is_whole and last < len(places) and places[last] - bound == length:
+            return length
+        bounds = bound + stride * np.arange(length)
+        if past.is_whole:  # else all the places would be converted first
+            bounds = bounds.astype(places.dtype)
+        goes = np.diff(places.searchsorted(bounds, side="right")) == 1
+        return length if goes.all() else int(goes.argmin()) + 1
 
-    def column(self, name: str) -> list[float]:
-        if not self.is_warm:
-            return [math.nan] * len(self.counts)
-        told: list[float] = getattr(self, f"_{name}")().tolist()
-        return told
+    def end_at(self, length: int) -> None:
+        """So many points to come are looked at."""
+        self._leaving = slice(self.begin, self.begin + length - 1)
+        """What is in it at the first of them and not at the last, and what is in it at all of them."""
+        self._staying = slice(self.begin + length - 1, None)
+        self._length = length
+
+    def column(self, name: str) -> Array:
+        return getattr(self, f"_{name}")() if self.is_warm else math.nan
 
     def _older(self) -> Array:
-        return self._sums(self.past.away)
+        return self._summed(self.past.away)
 
     def _squares(self) -> Array:
-        return self._sums(self.past.squared)
+        return self._summed(self.past.squared)
 
-    def _sums(self, terms: Array) -> Array:
-        begin, end, leaving = self.begin, self.end, self.leaving
-        sums = np.empty(leaving + 1)
-        sums[leaving] = 0.0
-        np.add.accumulate(terms[begin:end][::-1], out=sums[:leaving][::-1])
-        sums += terms[end:].sum()
-        return sums[self.left]
-
-    def _share(self) -> Array:
-        return 1.0 / self.counts
-
-    def _spare(self) -> Array:
-        return 1.0 / (self.counts - 1)
+    def _summed(self, terms: Array) -> Array:
+        sums = np.empty(self._length)
+        sums[-1] = 0.0
+        np.add.accumulate(terms[self._leaving][::-1], out=sums[-2::-1])
+        sums += np.add.reduce(terms[self._staying])
+        return sums
 
     def _high(self) -> Array:
         return self._extremes(np.maximum, -math.inf)
@@ -305,12 +337,10 @@ class _Track:
         return self._extremes(np.minimum, math.inf)
 
     def _extremes(self, greater: Any, none: float) -> Array:
-        begin, end, leaving = self.begin, self.end, self.leaving
-        values = self.past.values
-        best = np.empty(leaving + 1)
-        best[leaving] = none
-        greater.accumulate(values[begin:end][::-1], out=best[:leaving][::-1])
-        return greater(best[self.left], greater.reduce(values[end:], initial=none))
+        values, best = self.past.values, np.empty(self._length)
+        best[-1] = none
+        greater.accumulate(values[self._leaving][::-1], out=best[-2::-1])
+        return greater(best, greater.reduce(values[self._staying], initial=none))
 
     # ---------------------------------------------------------------- order
 
@@ -332,9 +362,8 @@ class _Track:
         return low / 2 + high / 2, (high / 2 - low / 2) * (1 + 8 * _U) + 8 * _U * max(abs(low), abs(high))
 
     def _between(self, ordered: Array, length: int, above: int, below: int) -> tuple[float, float]:
-        fewest, most = int(self.counts.min()), int(self.counts.max())
-        lowest = (fewest - 1) * above // below - length
-        highest = -((most - 1) * -above // below) + self.leaving
+        lowest = (self.count - 1) * above // below - length
+        highest = -((self.count - 1) * -above // below) + length
         low = float(ordered[lowest]) if lowest >= 0 else -math.inf
         return low, float(ordered[highest]) if highest < len(ordered) else math.inf
 

@@ -5,22 +5,13 @@ from __future__ import annotations
 import math
 from array import array
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 _DEAD = 64
 _SHARE = 8
 """So many points that are gone may stay in memory, and one in so many, before the rest is moved down: hundreds of runs in
 one process each hold a trail for each window."""
-
-
-def numbers(steps: Iterable[int]) -> array[int]:
-    """Steps in as few bytes as they need, all alike."""
-    steps = list(steps)
-    try:
-        return array("i", steps)
-    except OverflowError:
-        return array("q", steps)
 
 
 class Trail:
@@ -59,7 +50,7 @@ class Trail:
             self.oldest = place
 
     def extend(self, places: array[Any], values: array[float], steps: array[int]) -> None:
-        """Append many points, one at least; steps as `numbers` has them."""
+        """Append many points, one at least; steps in four bytes each, or in eight."""
         if self._places is not self._steps:
             self._places.extend(places)
         if self._steps.typecode != steps.typecode:
