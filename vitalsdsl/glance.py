@@ -6,16 +6,20 @@ are farther apart than their errors comes out as the exact one does; any other i
 
 from __future__ import annotations
 
+import functools
 import keyword
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from vitalsdsl import nodes as nd
 from vitalsdsl import operations as op
-from vitalsdsl.kernels.ahead import InWindow, Piece
+from vitalsdsl.kernels.ahead import InWindow, Piece, in_window
 from vitalsdsl.kernels.deferred import Deferred
+from vitalsdsl.ops.abs import Abs
 from vitalsdsl.ops.base import Windowed
+from vitalsdsl.ops.greatest import Greatest
+from vitalsdsl.ops.least import Least
 from vitalsdsl.signals import Root
 from vitalsdsl.types import TIME
 
@@ -24,8 +28,8 @@ ROUNDED = "9e-16"
 
 
 RESERVED = frozenset(
-    "abs changed close due float guard inf max min nan near near_1 next node nothing restart row run settle sqrt stale "
-    "step steps time touched unit values watch".split()
+    "abs bounded changed close due float guard inf map max min mul nan near near_1 next node nothing restart row run settle sqrt stale "
+    "sorted step steps sum time touched unit values watch".split()
 )
 """Words that generated code uses itself."""
 
@@ -49,7 +53,7 @@ class Names:
     """Names for generated code that say what they stand for, each once."""
 
     def __init__(self) -> None:
-        self._given: dict[str, int] = {}
+        self._given: set[str] = set()
 
     def new(self, text: str) -> str:
         """A name, in which two underscores never follow each other: those are for what belongs to a stream.
@@ -61,8 +65,12 @@ class Names:
         name = re.sub(r"[\W_]+", "_", text, flags=re.ASCII).strip("_")[:40].strip("_") or "m"
         if not name[0].isalpha() or keyword.iskeyword(name) or name in RESERVED:
             name = f"m_{name}"
-        self._given[name] = count = self._given.get(name, 0) + 1
-        return name if count == 1 else self.new(f"{name}_{count}")
+        count, taken = 1, name
+        while taken in self._given:
+            count += 1
+            taken = f"{name}_{count}"
+        self._given.add(taken)
+        return taken
 
 
 @dataclass
@@ -115,11 +123,15 @@ class Glance:
 
     def _comparison(self, node: op.Comparison) -> Surely:
         left, right = self.number(node.left), self.number(node.right)
-        near = "0.0" if left.error == right.error == "0.0" else self._near(left, right)
         above, below = f"{left.code} - {_inner(right.code)}", f"{right.code} - {_inner(left.code)}"
         if node.symbol in ("<", "<="):
             above, below = below, above
         false, true = (">=", ">") if node.symbol in (">", "<") else (">", ">=")
+        near = "0.0"
+        if left.error != "0.0" or right.error != "0.0":
+            near = self._near(left, right)
+            if not (left.stands and right.stands):
+                false = true = ">"  # an error without bound is not surely less than a distance without one
         false, true = f"{below} {false} {near}", f"{above} {true} {near}"
         unknown = list(dict.fromkeys([*left.unknown, *right.unknown]))
         return Surely(false, true, " or ".join([false, *unknown]), " or ".join([true, *unknown]))
@@ -129,7 +141,7 @@ class Glance:
         if not (left.stands and right.stands):
             return f"({code})"
         name = f"near_{len(self.nears) + 1}"
-        self.nears[name] = code, {stream.name for stream in self._streams.values() if _names_of(code, stream.name)}
+        self.nears[name] = f"bounded({code})", {stream.name for stream in self._streams.values() if _names_of(code, stream.name)}
         return name
 
     # ---------------------------------------------------------------- numbers
@@ -157,6 +169,8 @@ class Glance:
             for symbol, operand in zip(node.symbols, node.inputs[1:]):
                 piece = self._together(symbol, piece, self.number(operand))
             return piece
+        if isinstance(node, op.Elementwise) and node.compute in _ELEMENTWISE:
+            return _ELEMENTWISE[node.compute]([self.number(operand) for operand in node.inputs])
         leaf = self._leaf(node)
         return Piece(leaf, f"abs({leaf})", stands=False)
 
@@ -166,7 +180,7 @@ class Glance:
             return None
         stream, state = self._streams[node.streams[0]], node.state
         assert node.call is not None and isinstance(state, Deferred)
-        window = stream.windows.setdefault(state, InWindow(stream.name, len(stream.windows) + 1))
+        window = stream.windows.setdefault(state, in_window(state, stream.name, len(stream.windows) + 1))
         stream.is_ahead = True
         function, arguments = node.call
         piece: Piece = function.ahead(window, arguments)
@@ -183,10 +197,10 @@ class Glance:
         if not isinstance(node, nd.Function) or node.call is None or len(node.streams) != 1:
             return False
         function, arguments = node.call
-        if not issubclass(function, Windowed) or function.ahead(InWindow("", 0), arguments) is None:
+        stream, state = self._streams.get(node.streams[0]), node.state
+        if stream is None or not issubclass(function, Windowed) or state not in ahead_of(stream.node):
             return False
-        stream = self._streams.get(node.streams[0])
-        return stream is not None and node.state in ahead_of(stream.node)
+        return function.ahead(in_window(state, "", 0), arguments) is not None
 
     # ---------------------------------------------------------------- arithmetic
 
@@ -214,6 +228,27 @@ class Glance:
 
 
 _TESTS = (">", ">=", "<", "<=")
+
+
+def _size_of(operands: Sequence[Piece]) -> Piece:
+    return replace(operands[0], code=f"abs({operands[0].code})")
+
+
+def _extreme(word: str, operands: Sequence[Piece]) -> Piece:
+    """The greatest or the least: as far off as they are together. A NaN among them is not to be passed over."""
+    codes = [operand.code for operand in operands]
+    code = f"{word}({', '.join(codes)}) + 0.0 * ({' + '.join(map(_inner, codes))})"
+    stands = all(operand.stands for operand in operands)
+    unknown = tuple(dict.fromkeys(name for operand in operands for name in operand.unknown))
+    size, error = _sum(*(operand.size for operand in operands)), _sum(*(operand.error for operand in operands))
+    return Piece(code, size, error, stands, unknown)
+
+
+_ELEMENTWISE: dict[Callable[..., float], Callable[[Sequence[Piece]], Piece]] = {
+    Abs.value: _size_of,
+    Greatest.value: functools.partial(_extreme, "max"),
+    Least.value: functools.partial(_extreme, "min"),
+}
 
 
 def ahead_of(metric: nd.MetricNode) -> list[Deferred]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import functools
 import linecache
 import math
+import operator
 from collections.abc import Callable, Collection, Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from types import CodeType
@@ -17,6 +18,7 @@ from vitalsdsl import nodes as nd
 from vitalsdsl import operations as op
 from vitalsdsl.glance import CannotSay, Glance, Names, Stream, ahead_of, below
 from vitalsdsl.kernels.ahead import NAMES, Ahead
+from vitalsdsl.kernels.deferred import Deferred
 from vitalsdsl.kernels.state import State
 from vitalsdsl.plan import Plan
 from vitalsdsl.signals import Freeze, Root
@@ -40,6 +42,8 @@ class Unit:
         self._touched = touched
         self._runs: list[Callable[[int, float], None]] = []
         self._hand_over: list[Callable[[], None]] = []
+        self._windows: list[Deferred] = []
+        """Those that are prepared ahead: while the span of one has not been lived, a condition may well be unknown."""
 
     def prepare(self, order: Sequence[nd.Node], given: Collection[nd.Node], aheads: Mapping[State, Ahead]) -> None:
         """Find what is evaluated, but for what is given at each step, and whose points come late."""
@@ -47,6 +51,8 @@ class Unit:
         self.nodes = [node for node in order if node in needed]
         self._runs = [node.run for node in (*self.nodes, *self.roots)]
         self._hand_over = [ahead.hand_over for ahead in _read(self.nodes, aheads)]
+        states = [node.state for node in self.nodes if isinstance(node, nd.Function)]
+        self._windows = [state for state in states if isinstance(state, Deferred) and state in aheads]
 
     def run(self, step: int, time: float) -> bool:
         """Evaluate it; whether it has to be evaluated at the next step whatever that brings."""
@@ -55,12 +61,12 @@ class Unit:
             hand_over()
         for run in self._runs:
             run(step, time)
-        return not all(_rests(root) for root in self.roots)
+        is_young = any(not window.is_warm(step, time) for window in self._windows)
+        return not all(_rests(root, is_young) for root in self.roots)
 
     def surely_quiet(self, glance: Glance) -> str | None:
         """When none of its conditions can be true. None where only evaluating tells."""
-        gated = self.rule.gate is not None
-        if gated or any(isinstance(node, op.Stalled) for root in self.roots for node in _all_below(root)):
+        if any(isinstance(node, op.Stalled) for root in self.roots for node in _all_below(root)):
             return None
         conditions = dict.fromkeys(_condition(root) for root in self.roots if not isinstance(root, ClearWhen))
         freezes = any(isinstance(root, Freeze) for root in self.roots)  # they look at what is unknown, too
@@ -77,11 +83,13 @@ def _condition(root: Root) -> nd.Node:
     return root.condition
 
 
-def _rests(root: Root) -> bool:
-    """Whether another evaluation at which its condition is false would change nothing."""
+def _rests(root: Root, is_young: bool) -> bool:
+    """Whether another evaluation at which its condition is false (or still unknown) would change nothing."""
     if isinstance(root, Clause):
         counts = root.holding.span.n or root.clear_holding.span.n
-        return root.latest is not True and root.fired is None and root.holding.onset is None and not counts
+        is_out = root.gate is not None and not root.gate.value
+        known = is_out or root.latest is False or is_young and root.latest is None
+        return known and root.fired is None and root.holding.onset is None and not counts
     if isinstance(root, ClearWhen):
         return all(clause.fired is None for clause in root.clauses)
     return not (isinstance(root, Freeze) and root.freezing)
@@ -124,7 +132,7 @@ class _Writer:
     def __init__(self, plan: Plan, logged: Sequence[str]) -> None:
         self._plan = plan
         self._logged = logged
-        self._bound: dict[str, Any] = {"sqrt": math.sqrt, "nan": math.nan, "inf": math.inf}
+        self._bound: dict[str, Any] = {"sqrt": math.sqrt, "mul": operator.mul, "bounded": _bounded, "nan": math.nan, "inf": math.inf}
         self._names = Names()
         self._touched: list[RuleState] = []
         self._locals: list[str] = []
@@ -135,6 +143,7 @@ class _Writer:
         self._aheads: dict[State, Ahead] = {}
         self._quiet: list[str | None] = []
         """Of each unit when it surely is quiet."""
+        self._gates: list[str] = []
         for name in logged:
             self._take(name)
         fresh = frozenset(stream.node.name for stream in self._streams.values())
@@ -193,6 +202,8 @@ class _Writer:
                 self._aheads.update(dict.fromkeys(windows, ahead))
                 self._bind(f"keep__{stream.name}", ahead.values.append)
                 self._bind(f"renew__{stream.name}", ahead.renew)
+                self._bind(f"lately__{stream.name}", ahead.lately)
+                self._bind(f"lately_away__{stream.name}", ahead.lately_away)
 
     def _bind(self, name: str, value: Any) -> str:
         self._bound[name] = value
@@ -243,6 +254,11 @@ class _Writer:
             f"keep__{name}({name})",
         ]
         asked = {column for window in stream.windows.values() for column in window.columns}
+        code = " ".join(line for window in stream.windows.values() for line in window.lines.values())
+        if f"lately__{name}" in code:
+            lines.append(f"lately__{name}.append({name})")
+        if f"lately_away__{name}" in code:
+            lines.append(f"lately_away__{name}.append({name} - pivot__{name})")
         if "older" in asked:
             lines += [f"away = {name} - pivot__{name}", f"sum__{name} += away"]
         if "squares" in asked:
@@ -274,12 +290,20 @@ class _Writer:
             run = self._bind(f"unit_{n}", unit.run)
             if test is None:
                 lines.append(f"{run}(step, time)")
-            else:
-                lines += _if(f"awake_{n} or not ({test})", f"awake_{n} = {run}(step, time)")
-        running = {unit.rule for unit, test in zip(units, tests) if test is None}
-        for n, rule in enumerate(rule for rule in self._plan.rules if rule.gate is not None and rule not in running):
-            lines.append(f"touched.append({self._bind(f'gated_{n}', rule)})  # its phase may have ended")
+                continue
+            if rule.gate is not None:
+                lines += self._at_a_gate(n, rule, f"awake_{n} = True")
+            lines += _if(f"awake_{n} or not ({test})", f"awake_{n} = {run}(step, time)")
+        gated = [rule for rule in self._plan.rules if rule.gate is not None and all(unit.rule is not rule for unit in units)]
+        for n, rule in enumerate(gated, start=len(units)):
+            lines += [f"# {rule.name}", *self._at_a_gate(n, rule, f"touched.append({self._bind(f'rule_{n}', rule)})")]
         return lines
+
+    def _at_a_gate(self, n: int, rule: RuleState, then: str) -> list[str]:
+        """Where a rule's phase begins or ends."""
+        gate = self._bind(f"gate_{n}", rule.gate)
+        self._gates.append(f"inside_{n}")
+        return _if(f"inside_{n} is not {gate}.value", f"inside_{n} = {gate}.value", then)
 
     def _close(self) -> list[str]:
         lines = [
@@ -294,9 +318,10 @@ class _Writer:
     def _function(self, body: Sequence[str], units: int) -> str:
         ahead = [stream for stream in self._streams.values() if stream.is_ahead]
         awake = [f"awake_{n}" for n in range(units)] + [f"awake__{stream.name}" for stream in self._streams.values()]
+        awake += self._gates  # neither what a gate says, so that it is looked at
         start = [f"{each}__{stream.name}" for stream in ahead for each in NAMES]
         start += [f"rows__{stream.name}" for stream in ahead]
-        start += [window.young for stream in ahead for window in stream.windows.values()]
+        start += [each for stream in ahead for window in stream.windows.values() for each in window.standing]
         lines = [
             "before, due, stride = -1, None, 1",
             *([f"{' = '.join(start)} = nan"] if start else []),
@@ -332,6 +357,11 @@ def _guard(rule: RuleState, touched: list[RuleState]) -> Callable[[int, float], 
         return bool(guard.value)
 
     return look
+
+
+def _bounded(error: float) -> float:
+    """An error without bound is NaN: nothing is surely farther apart than that."""
+    return error if error < math.inf else math.nan
 
 
 def _if(condition: str, *then: str) -> list[str]:

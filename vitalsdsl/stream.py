@@ -99,7 +99,8 @@ class Stream:
         self._complete = self._keep_rows
         self._fresh: frozenset[str] | None = None
         self._quick = Quick(self.plan) if self._is_quick else None
-        self._lately: Collection[str] = ()
+        self._lately: tuple[Collection[str], int] = ((), -1)
+        """The names of the newest step that went through generated code, which has not been noted in `_seen`."""
         self._touched: list[RuleState] | None = None
         self.closed = None
 
@@ -222,7 +223,9 @@ class Stream:
             if opened.plain is not None:
                 layout = self._quick.layout(opened.plain)
                 if layout is not None:
-                    self._lately = opened.plain
+                    if layout.is_stale:
+                        self._note_seen()
+                    self._lately = opened.plain, step
                     touched = self._touched = self._quick.step(layout, step, time, opened.plain)
                     return out if touched is None else out + self._settle(touched, step, time)
             self._stand_aside()
@@ -241,10 +244,10 @@ class Stream:
         self._note_seen()
 
     def _note_seen(self) -> None:
-        if self._lately:
-            assert self.closed is not None
-            self._seen.update(dict.fromkeys(self._lately, self.closed))
-            self._lately = ()
+        names, step = self._lately
+        if names:
+            self._seen.update(dict.fromkeys(names, step))
+            self._lately = (), step
 
     def _take_in(self, opened: _Open, step: int, time: float) -> frozenset[str]:
         """Hand the step's values to the metrics that they feed; which metrics have a point."""

@@ -27,6 +27,9 @@ from vitalsdsl.types import STEPS
 LONGEST, SHORTEST = 500, 32
 """So many points to come are prepared at once: no more than stay in the shortest window. For fewer it does not pay."""
 
+SHORT = 40
+"""Of windows up to this size the points are looked at one by one: to prepare them would not pay."""
+
 REACH = 8.0
 """Points so many times farther from the pivot than all before them end a block: its bounds are those of smaller numbers."""
 
@@ -135,6 +138,56 @@ class InWindow:
         return Piece(name, f"abs({name})", f"off_{name}", unknown=(self.young,))
 
 
+@dataclass
+class InShortWindow(InWindow):
+    """The same of a window of few points, that are looked at one by one: `lately` has the newest, `lately_away` as they are
+    from the pivot."""
+
+    @property
+    def standing(self) -> list[str]:
+        return [*super().standing, self._count]
+
+    @property
+    def _count(self) -> str:
+        return f"count__{self.stream}_{self.number}"
+
+    def _tail(self) -> str:
+        return self._line("tail", f"lately__{self.stream}[-{self._count}:]")
+
+    def _tail_away(self) -> str:
+        return self._line("tail_away", f"lately_away__{self.stream}[-{self._count}:]")
+
+    def _total(self) -> str:
+        return self._line("total", f"sum({self._tail_away()})")
+
+    def var(self) -> Piece:
+        tail, total = self._tail_away(), self._total()
+        code = self._line("var", f"(sum(map(mul, {tail}, {tail})) - {total} * {total} * {self._share}) * {self._spare}")
+        return Piece(code, f"size_var__{self.stream}", f"off_var__{self.stream}", unknown=(self.young,))
+
+    def least(self) -> Piece:
+        return self._of_tail("least", f"min({self._tail()})")
+
+    def greatest(self) -> Piece:
+        return self._of_tail("greatest", f"max({self._tail()})")
+
+    def quantile(self, above: int, below: int) -> Piece:
+        if (above, below) != (1, 2):
+            return super().quantile(above, below)
+        ordered, count = self._line("ordered", f"sorted({self._tail()})"), self._count
+        return self._of_tail("median", f"{ordered}[{count} // 2] / 2 + {ordered}[({count} - 1) // 2] / 2")
+
+    def _of_tail(self, name: str, code: str) -> Piece:
+        # A block that says nothing has no share.
+        code = self._line(name, f"{code} + 0.0 * {self._share}")
+        return Piece(code, f"size__{self.stream}", f"off_mean__{self.stream}", unknown=(self.young,))
+
+
+def in_window(window: Deferred, stream: str, number: int) -> InWindow:
+    """How generated code has a window."""
+    return (InShortWindow if window.size <= SHORT else InWindow)(stream, number)
+
+
 class Ahead:
     """The windows of one metric, and its points since they were last handed over.
 
@@ -145,6 +198,8 @@ class Ahead:
         self.values: list[float] = []
         self._windows = list(windows)
         self._wanted = list(wanted)
+        self.lately: list[float] = []
+        self.lately_away: list[float] = []
         self._first = self._stride = 0
         self._given = 0
         """How many of the block's points the windows have been handed."""
@@ -203,7 +258,11 @@ class Ahead:
 
     def _blank(self, value: float) -> tuple[Any, ...]:
         """A block that says nothing: every comparison is left to the windows themselves."""
-        stands = [each for _, asked in self._wanted for each in (False, *_NEVER * 2 * (1 + len(asked.settled)))]
+        self.lately.clear()
+        self.lately_away.clear()
+        stands: list[float] = []
+        for _, asked in self._wanted:
+            stands += (False, *_NEVER * 2 * (1 + len(asked.settled)), *[1] * isinstance(asked, InShortWindow))
         row = _NEVER * max(1, sum(len(asked.columns) for _, asked in self._wanted))
         rows = itertools.repeat(row, RESTS if math.isfinite(value) else 1)
         return (0.0, -math.inf, math.inf, *_NEVER * 6, *stands, rows)
@@ -214,7 +273,7 @@ class Ahead:
             if _points(window) not in pasts:
                 pasts[_points(window)] = _Past(window, self._first, self._stride)
         tracks = [_Track(window, pasts[_points(window)]) for window, _ in self._wanted]
-        length = min(LONGEST, *(track.stays for track in tracks))
+        length = min([LONGEST, *(track.stays for track in tracks if not track.is_short)])
         if length < SHORTEST:
             return self._blank(value)
         length = min(max(1, length * (place + 1) // among), *(track.until_lived for track in tracks))
@@ -231,15 +290,28 @@ class Ahead:
             for name in asked.columns:
                 table[:, at] = track.column(name)
                 at += 1
-            stands += not track.is_warm, 1.0 / track.count, 1.0 / (track.count - 1) if track.count > 1 else math.nan
+            stands += track.shares()
             for what in asked.settled.values():
                 stands += track.settled(what, length)
+            if track.is_short:
+                stands.append(track.count)
+        self._begin_lately(tracks, pivot)
         reach = REACH * largest
         roundings = (2 * length + 80) * _U
         size = abs(pivot) + reach
         off_var = 8 * roundings * reach * reach
         bounds = (size, 3 * reach * reach, 2 * reach, roundings * reach + 4 * _U * size, off_var, math.sqrt(off_var))
         return (pivot, pivot - reach, pivot + reach, *bounds, *stands, _rows(table))
+
+
+    def _begin_lately(self, tracks: Sequence[_Track], pivot: float) -> None:
+        self.lately.clear()
+        self.lately_away.clear()
+        short = [track for track in tracks if track.is_short]
+        if short:
+            longest = max(short, key=lambda track: track.count)
+            self.lately += longest.past.values[longest.begin :].tolist()
+            self.lately_away += longest.past.away[longest.begin :].tolist()
 
 
 def _rows(table: Array) -> Iterator[list[float]]:
@@ -283,6 +355,9 @@ class _Track:
     def __init__(self, window: Deferred, past: _Past) -> None:
         self.window = window
         self.past = past
+        self.is_short = window.size <= SHORT
+        self.is_even = True
+        """Whether one of its points goes for each that comes."""
         self.stays = int(window.size // past.stride)
         """So many points to come are all still in the window when the last of them has come."""
         warm = window.size + (past.first - 1 if window.unit == STEPS else -1)
@@ -301,11 +376,22 @@ class _Track:
         last = begin + length - 1
         if stride == 1 and past.is_whole and last < len(places) and places[last] - bound == length:
             return length
+        if self.is_short:
+            return self._look_closely(length, bound)
         bounds = bound + stride * np.arange(length)
         if past.is_whole:  # else all the places would be converted first
             bounds = bounds.astype(places.dtype)
         goes = np.diff(places.searchsorted(bounds, side="right")) == 1
         return length if goes.all() else int(goes.argmin()) + 1
+
+    def _look_closely(self, length: int, bound: float) -> int:
+        """As long as all that it holds is as far apart as what comes, one goes for each. Else it is all new soon."""
+        stride, places = self.past.stride, self.past.places[self.begin :]
+        whole = int(self.window.size // stride)
+        if len(places) == whole - 1 and (np.diff(places) == stride).all():
+            return length
+        self.is_even = False
+        return min(length, max(whole, 1))
 
     def end_at(self, length: int) -> None:
         """So many points to come are looked at."""
@@ -313,6 +399,11 @@ class _Track:
         """What is in it at the first of them and not at the last, and what is in it at all of them."""
         self._staying = slice(self.begin + length - 1, None)
         self._length = length
+
+    def shares(self) -> tuple[bool, float, float]:
+        """Whether its span has not been lived; 1 / n and 1 / (n - 1)."""
+        share = 1.0 / self.count if self.is_even else math.nan
+        return not self.is_warm, share, 1.0 / (self.count - 1) if self.count > 1 else math.nan
 
     def column(self, name: str) -> Array:
         return getattr(self, f"_{name}")() if self.is_warm else math.nan
@@ -359,6 +450,8 @@ class _Track:
             low, high = 1.4826 * max(0.0, low - off) * (1 - 8 * _U), 1.4826 * (high + off) * (1 + 8 * _U)
         else:
             low, high = self._between(ordered, length, int(what[1]), int(what[2]))
+        if math.isinf(low) or math.isinf(high):
+            return math.nan, math.nan
         return low / 2 + high / 2, (high / 2 - low / 2) * (1 + 8 * _U) + 8 * _U * max(abs(low), abs(high))
 
     def _between(self, ordered: Array, length: int, above: int, below: int) -> tuple[float, float]:
