@@ -28,7 +28,7 @@ ROUNDED = "9e-16"
 
 
 RESERVED = frozenset(
-    "abs bounded changed close due float guard inf map max min mul nan near near_1 next node nothing restart row run settle sqrt stale "
+    "abs accumulate away back bounded changed close due float guard inf map max min mul nan near near_1 next node nothing restart row run settle sqrt stale "
     "sorted step steps sum time touched unit values watch".split()
 )
 """Words that generated code uses itself."""
@@ -141,7 +141,10 @@ class Glance:
         if not (left.stands and right.stands):
             return f"({code})"
         name = f"near_{len(self.nears) + 1}"
-        self.nears[name] = f"bounded({code})", {stream.name for stream in self._streams.values() if _names_of(code, stream.name)}
+        self.nears[name] = (
+            f"bounded({code})",
+            {stream.name for stream in self._streams.values() if _names_of(code, stream.name)},
+        )
         return name
 
     # ---------------------------------------------------------------- numbers
@@ -183,7 +186,7 @@ class Glance:
         window = stream.windows.setdefault(state, in_window(state, stream.name, len(stream.windows) + 1))
         stream.is_ahead = True
         function, arguments = node.call
-        piece: Piece = function.ahead(window, arguments)
+        piece: Piece | None = function.ahead(window, arguments)
         return piece
 
     def _leaf(self, node: nd.Node) -> str:

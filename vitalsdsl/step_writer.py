@@ -6,6 +6,7 @@ Printed by `vitals explain --code`. In its names two underscores stand before th
 from __future__ import annotations
 
 import functools
+import itertools
 import linecache
 import math
 import operator
@@ -17,7 +18,7 @@ from typing import Any
 from vitalsdsl import nodes as nd
 from vitalsdsl import operations as op
 from vitalsdsl.glance import CannotSay, Glance, Names, Stream, ahead_of, below
-from vitalsdsl.kernels.ahead import NAMES, Ahead
+from vitalsdsl.kernels.ahead import NAMES, Ahead, InShortWindow
 from vitalsdsl.kernels.deferred import Deferred
 from vitalsdsl.kernels.state import State
 from vitalsdsl.plan import Plan
@@ -123,6 +124,15 @@ class Written:
     units: list[Unit]
 
 
+_TOOLS = {
+    "sqrt": math.sqrt,
+    "mul": operator.mul,
+    "accumulate": itertools.accumulate,
+    "nan": math.nan,
+    "inf": math.inf,
+}
+
+
 def write(plan: Plan, logged: Sequence[str]) -> Written:
     """The function for steps at which these names are logged, in this order."""
     return _Writer(plan, logged).written()
@@ -132,7 +142,7 @@ class _Writer:
     def __init__(self, plan: Plan, logged: Sequence[str]) -> None:
         self._plan = plan
         self._logged = logged
-        self._bound: dict[str, Any] = {"sqrt": math.sqrt, "mul": operator.mul, "bounded": _bounded, "nan": math.nan, "inf": math.inf}
+        self._bound: dict[str, Any] = {**_TOOLS, "bounded": _bounded}
         self._names = Names()
         self._touched: list[RuleState] = []
         self._locals: list[str] = []
@@ -167,7 +177,9 @@ class _Writer:
     def written(self) -> Written:
         units, others = self._units()
         for unit in units:
-            unit.surely_quiet(Glance(self._streams, Names()))  # finds the windows that are prepared, which others rest on
+            unit.surely_quiet(
+                Glance(self._streams, Names())
+            )  # finds the windows that are prepared, which others rest on
         self._prepare()
         glance = Glance(self._streams, self._names)
         self._quiet = [unit.surely_quiet(glance) for unit in units]
@@ -238,7 +250,9 @@ class _Writer:
         units = [f"awake_{n}" for n, test in enumerate(self._quiet) if test and any(each in test for each in young)]
         wakes = _if(f"was_young != ({', '.join(young)},)", f"{' = '.join(units)} = True") if units else []
         begun = ", ".join([*(f"{each}__{name}" for each in NAMES), *stands, f"rows__{name}"])
-        columns = [f"{each}__{name}_{window.number}" for window in stream.windows.values() for each in window.columns]
+        short = [
+            each for window in stream.windows.values() if isinstance(window, InShortWindow) for each in window.lists
+        ]
         lines = [
             f"row = None if restart else next(rows__{name}, None)",
             *_if(
@@ -248,33 +262,55 @@ class _Writer:
                 f"row = next(rows__{name})",
                 f"sum__{name} = squares__{name} = 0.0",
                 f"low__{name}, high__{name} = inf, -inf",
+                *(f"{each} = None" for each in short),
                 *wakes,
                 *(f"{near} = {code}" for near, (code, streams) in glance.nears.items() if name in streams),
             ),
             f"keep__{name}({name})",
         ]
-        asked = {column for window in stream.windows.values() for column in window.columns}
-        code = " ".join(line for window in stream.windows.values() for line in window.lines.values())
-        if f"lately__{name}" in code:
-            lines.append(f"lately__{name}.append({name})")
-        if f"lately_away__{name}" in code:
-            lines.append(f"lately_away__{name}.append({name} - pivot__{name})")
+        return [*lines, *self._taken(stream), *self._short(stream), *(
+            f"{each} = {code}" for window in stream.windows.values() for each, code in window.lines.items()
+        )]  # fmt: skip
+
+    def _taken(self, stream: Stream) -> list[str]:
+        """A point into the sums of its block, and what the older ones come to."""
+        name = stream.name
+        windows = list(stream.windows.values())
+        asked = {column for window in windows for column in window.in_rows}
+        lines = []
+        if {"older", "squares"} & {column for window in windows for column in window.columns}:
+            lines.append(f"away = {name} - pivot__{name}")
         if "older" in asked:
-            lines += [f"away = {name} - pivot__{name}", f"sum__{name} += away"]
+            lines.append(f"sum__{name} += away")
         if "squares" in asked:
             lines.append(f"squares__{name} += away * away")
         if "high" in asked:
             lines += _if(f"{name} > high__{name}", f"high__{name} = {name}")
         if "low" in asked:
             lines += _if(f"{name} < low__{name}", f"low__{name} = {name}")
-        if columns:
-            lines.append(f"{', '.join(columns)}, = row")
-        return lines + [f"{each} = {code}" for window in stream.windows.values() for each, code in window.lines.items()]
+        columns = [f"{each}__{name}_{window.number}" for window in windows for each in window.in_rows]
+        return [*lines, f"{', '.join(columns)}, = row"] if columns else lines
+
+    def _short(self, stream: Stream) -> list[str]:
+        """The windows that have blocks of their own."""
+        name = stream.name
+        short = [window for window in stream.windows.values() if isinstance(window, InShortWindow)]
+        if not short:
+            return []
+        lines = [f"lately__{name}.append({name})"]
+        if any({"older", "squares"} & set(window.columns) for window in short):
+            lines.append(f"lately_away__{name}.append(away)")
+        for window in short:
+            if window.columns:
+                lines += [*_if(f"not {window.lists[0]}", *window.begin()), *window.take()]
+        return lines
 
     # ---------------------------------------------------------------- what is evaluated
 
     def _given(self, given: Sequence[nd.Node], glance: Glance) -> list[str]:
-        lines = [f"{self._bind(f'hand_over_{n}', ahead.hand_over)}()" for n, ahead in enumerate(_read(given, self._aheads))]
+        lines = [
+            f"{self._bind(f'hand_over_{n}', ahead.hand_over)}()" for n, ahead in enumerate(_read(given, self._aheads))
+        ]
         for n, node in enumerate(given):
             lines.append(f"{self._bind(f'run_{n}', node.run)}(step, time)")
         for n, (leaf, name) in enumerate(glance.leaves.items()):
@@ -294,7 +330,9 @@ class _Writer:
             if rule.gate is not None:
                 lines += self._at_a_gate(n, rule, f"awake_{n} = True")
             lines += _if(f"awake_{n} or not ({test})", f"awake_{n} = {run}(step, time)")
-        gated = [rule for rule in self._plan.rules if rule.gate is not None and all(unit.rule is not rule for unit in units)]
+        gated = [
+            rule for rule in self._plan.rules if rule.gate is not None and all(unit.rule is not rule for unit in units)
+        ]
         for n, rule in enumerate(gated, start=len(units)):
             lines += [f"# {rule.name}", *self._at_a_gate(n, rule, f"touched.append({self._bind(f'rule_{n}', rule)})")]
         return lines

@@ -138,6 +138,11 @@ class Stream:
         """The names under which something was logged in the steps that have closed."""
         return self._seen.keys()
 
+    @property
+    def code(self) -> Mapping[tuple[str, ...], str]:
+        """The Python that was written for steps with certain names."""
+        return {} if self._quick is None else self._quick.sources
+
     # ---------------------------------------------------------------- points
 
     def push(self, values: Mapping[str, float], step: int, time: float = math.nan) -> list[Transition]:

@@ -27,8 +27,14 @@ from vitalsdsl.types import STEPS
 LONGEST, SHORTEST = 500, 32
 """So many points to come are prepared at once: no more than stay in the shortest window. For fewer it does not pay."""
 
-SHORT = 40
-"""Of windows up to this size the points are looked at one by one: to prepare them would not pay."""
+SHORT = 250
+"""Windows up to this size are left sooner than a block is worth: they have blocks of their own."""
+
+FEW = 40
+"""Up to so many points are quickly put in order."""
+
+MANY = 2000
+"""From this size on a window's values of order hardly move during a block."""
 
 REACH = 8.0
 """Points so many times farther from the pivot than all before them end a block: its bounds are those of smaller numbers."""
@@ -65,11 +71,17 @@ class InWindow:
 
     stream: str
     number: int
+    size: float
     columns: list[str] = field(default_factory=list)
     lines: dict[str, str] = field(default_factory=dict)
     """How what is shared by several pieces is worked out, by its name."""
     settled: dict[str, tuple[str, ...]] = field(default_factory=dict)
     """What is worked out once for a block, by its name: a level, with an error."""
+
+    @property
+    def in_rows(self) -> list[str]:
+        """The columns that the rows of a block have for it."""
+        return self.columns
 
     @property
     def standing(self) -> list[str]:
@@ -108,7 +120,9 @@ class InWindow:
 
     def var(self) -> Piece:
         squares, total = self._column("squares"), self._total()
-        code = self._line("var", f"({squares} + squares__{self.stream} - {total} * {total} * {self._share}) * {self._spare}")
+        code = self._line(
+            "var", f"({squares} + squares__{self.stream} - {total} * {total} * {self._share}) * {self._spare}"
+        )
         return Piece(code, f"size_var__{self.stream}", f"off_var__{self.stream}", unknown=(self.young,))
 
     def std(self) -> Piece:
@@ -117,22 +131,25 @@ class InWindow:
         return Piece(code, f"size_std__{self.stream}", f"off_std__{self.stream}", unknown=(self.young,))
 
     def least(self) -> Piece:
+        # Where the older points are unknown (NaN), so is the result.
         low, new = self._column("low"), f"low__{self.stream}"
-        code = self._line("least", f"{low} if {low} < {new} else {new}")
+        code = self._line("least", f"{low} if not {low} > {new} else {new}")
         return Piece(code, f"size__{self.stream}", unknown=(self.young,))
 
     def greatest(self) -> Piece:
         high, new = self._column("high"), f"high__{self.stream}"
-        code = self._line("greatest", f"{high} if {high} > {new} else {new}")
+        code = self._line("greatest", f"{high} if not {high} < {new} else {new}")
         return Piece(code, f"size__{self.stream}", unknown=(self.young,))
 
-    def quantile(self, above: int, below: int) -> Piece:
+    def quantile(self, above: int, below: int) -> Piece | None:
         return self._settled("quantile", (above, below))
 
-    def mad(self) -> Piece:
+    def mad(self) -> Piece | None:
         return self._settled("mad", ())
 
-    def _settled(self, what: str, of: tuple[int, ...]) -> Piece:
+    def _settled(self, what: str, of: tuple[int, ...]) -> Piece | None:
+        if self.size < MANY:
+            return None
         name = "_".join([what, *map(str, of), "", self.stream, str(self.number)])
         self.settled[name] = (what, *map(str, of))
         return Piece(name, f"abs({name})", f"off_{name}", unknown=(self.young,))
@@ -140,8 +157,12 @@ class InWindow:
 
 @dataclass
 class InShortWindow(InWindow):
-    """The same of a window of few points, that are looked at one by one: `lately` has the newest, `lately_away` as they are
-    from the pivot."""
+    """The same of a window of few points. It has blocks of its own, each as long as itself: what the older points come to is
+    worked out in Python, from the newest back, and taken from the end of a list as they leave."""
+
+    @property
+    def in_rows(self) -> list[str]:
+        return []
 
     @property
     def standing(self) -> list[str]:
@@ -151,41 +172,70 @@ class InShortWindow(InWindow):
     def _count(self) -> str:
         return f"count__{self.stream}_{self.number}"
 
-    def _tail(self) -> str:
-        return self._line("tail", f"lately__{self.stream}[-{self._count}:]")
+    @property
+    def lists(self) -> list[str]:
+        """The names of what is to come, one list a column: they are empty where a block of it ends."""
+        return [f"coming_{column}__{self.stream}_{self.number}" for column in self.columns]
 
-    def _tail_away(self) -> str:
-        return self._line("tail_away", f"lately_away__{self.stream}[-{self._count}:]")
+    def begin(self) -> list[str]:
+        """The lines that begin a block of it, the newest point having been taken in."""
+        own = f"__{self.stream}_{self.number}"
+        away, raw = (
+            f"lately_away__{self.stream}[-2:-{self._count} - 1:-1]",
+            f"lately__{self.stream}[-2:-{self._count} - 1:-1]",
+        )
+        begun = {
+            "older": [f"coming_older{own} = [0.0, *accumulate({away})]", f"sum{own} = 0.0"],
+            "squares": [f"back = {away}", f"coming_squares{own} = [0.0, *accumulate(map(mul, back, back))]",
+                        f"squares_new{own} = 0.0"],
+            "low": [f"coming_low{own} = [inf, *accumulate({raw}, min)]", f"least_new{own} = inf"],
+            "high": [f"coming_high{own} = [-inf, *accumulate({raw}, max)]", f"greatest_new{own} = -inf"],
+        }  # fmt: skip
+        return [line for column in self.columns for line in begun[column]]
+
+    def take(self) -> list[str]:
+        """The lines that take the newest point in."""
+        own, x = f"__{self.stream}_{self.number}", self.stream
+        taken = {
+            "older": [f"sum{own} += away"],
+            "squares": [f"squares_new{own} += away * away"],
+            "low": [f"if {x} < least_new{own}:", f"    least_new{own} = {x}"],
+            "high": [f"if {x} > greatest_new{own}:", f"    greatest_new{own} = {x}"],
+        }
+        lines = [line for column in self.columns for line in taken[column]]
+        return lines + [f"{column}{own} = coming_{column}{own}.pop()" for column in self.columns]
 
     def _total(self) -> str:
-        return self._line("total", f"sum({self._tail_away()})")
+        return self._line("total", f"{self._column('older')} + sum__{self.stream}_{self.number}")
 
     def var(self) -> Piece:
-        tail, total = self._tail_away(), self._total()
-        code = self._line("var", f"(sum(map(mul, {tail}, {tail})) - {total} * {total} * {self._share}) * {self._spare}")
+        squares, new, total = self._column("squares"), f"squares_new__{self.stream}_{self.number}", self._total()
+        code = self._line("var", f"({squares} + {new} - {total} * {total} * {self._share}) * {self._spare}")
         return Piece(code, f"size_var__{self.stream}", f"off_var__{self.stream}", unknown=(self.young,))
 
     def least(self) -> Piece:
-        return self._of_tail("least", f"min({self._tail()})")
+        low, new = self._column("low"), f"least_new__{self.stream}_{self.number}"
+        return self._if_known("least", f"({low} if not {low} > {new} else {new})")
 
     def greatest(self) -> Piece:
-        return self._of_tail("greatest", f"max({self._tail()})")
+        high, new = self._column("high"), f"greatest_new__{self.stream}_{self.number}"
+        return self._if_known("greatest", f"({high} if not {high} < {new} else {new})")
 
-    def quantile(self, above: int, below: int) -> Piece:
-        if (above, below) != (1, 2):
-            return super().quantile(above, below)
-        ordered, count = self._line("ordered", f"sorted({self._tail()})"), self._count
-        return self._of_tail("median", f"{ordered}[{count} // 2] / 2 + {ordered}[({count} - 1) // 2] / 2")
+    def quantile(self, above: int, below: int) -> Piece | None:
+        if (above, below) != (1, 2) or self.size > FEW:
+            return None
+        ordered, count = self._line("ordered", f"sorted(lately__{self.stream}[-{self._count}:])"), self._count
+        return self._if_known("median", f"{ordered}[{count} // 2] / 2 + {ordered}[({count} - 1) // 2] / 2")
 
-    def _of_tail(self, name: str, code: str) -> Piece:
-        # A block that says nothing has no share.
+    def _if_known(self, name: str, code: str) -> Piece:
+        """A block that says nothing has no share."""
         code = self._line(name, f"{code} + 0.0 * {self._share}")
         return Piece(code, f"size__{self.stream}", f"off_mean__{self.stream}", unknown=(self.young,))
 
 
 def in_window(window: Deferred, stream: str, number: int) -> InWindow:
     """How generated code has a window."""
-    return (InShortWindow if window.size <= SHORT else InWindow)(stream, number)
+    return (InShortWindow if window.size <= SHORT else InWindow)(stream, number, window.size)
 
 
 class Ahead:
@@ -263,7 +313,7 @@ class Ahead:
         stands: list[float] = []
         for _, asked in self._wanted:
             stands += (False, *_NEVER * 2 * (1 + len(asked.settled)), *[1] * isinstance(asked, InShortWindow))
-        row = _NEVER * max(1, sum(len(asked.columns) for _, asked in self._wanted))
+        row = _NEVER * max(1, sum(len(asked.in_rows) for _, asked in self._wanted))
         rows = itertools.repeat(row, RESTS if math.isfinite(value) else 1)
         return (0.0, -math.inf, math.inf, *_NEVER * 6, *stands, rows)
 
@@ -274,6 +324,8 @@ class Ahead:
                 pasts[_points(window)] = _Past(window, self._first, self._stride)
         tracks = [_Track(window, pasts[_points(window)]) for window, _ in self._wanted]
         length = min([LONGEST, *(track.stays for track in tracks if not track.is_short)])
+        if any(asked.settled for _, asked in self._wanted):
+            length = min(length, MANY // 8)
         if length < SHORTEST:
             return self._blank(value)
         length = min(max(1, length * (place + 1) // among), *(track.until_lived for track in tracks))
@@ -282,12 +334,12 @@ class Ahead:
         largest = max(abs(value - pivot), *(past.look(pivot) for past in pasts.values()))
         if largest and not _SMALL < largest < _LARGE:
             return self._blank(value)
-        table = np.empty((length, sum(len(asked.columns) for _, asked in self._wanted)))
+        table = np.empty((length, sum(len(asked.in_rows) for _, asked in self._wanted)))
         stands: list[float | bool] = []
         at = 0
         for track, (_, asked) in zip(tracks, self._wanted):
             track.end_at(length)
-            for name in asked.columns:
+            for name in asked.in_rows:
                 table[:, at] = track.column(name)
                 at += 1
             stands += track.shares()
@@ -295,30 +347,29 @@ class Ahead:
                 stands += track.settled(what, length)
             if track.is_short:
                 stands.append(track.count)
-        self._begin_lately(tracks, pivot)
+        longest = self._begin_lately(tracks)
         reach = REACH * largest
-        roundings = (2 * length + 80) * _U
+        roundings = (2 * max(length, longest) + 80) * _U
         size = abs(pivot) + reach
         off_var = 8 * roundings * reach * reach
         bounds = (size, 3 * reach * reach, 2 * reach, roundings * reach + 4 * _U * size, off_var, math.sqrt(off_var))
         return (pivot, pivot - reach, pivot + reach, *bounds, *stands, _rows(table))
 
-
-    def _begin_lately(self, tracks: Sequence[_Track], pivot: float) -> None:
+    def _begin_lately(self, tracks: Sequence[_Track]) -> int:
+        """Keep the newest points for short windows; how many."""
         self.lately.clear()
         self.lately_away.clear()
-        short = [track for track in tracks if track.is_short]
-        if short:
-            longest = max(short, key=lambda track: track.count)
-            self.lately += longest.past.values[longest.begin :].tolist()
-            self.lately_away += longest.past.away[longest.begin :].tolist()
+        longest = max((track for track in tracks if track.is_short), key=lambda track: track.count, default=None)
+        if longest is None:
+            return 0
+        self.lately += longest.past.values[longest.begin :].tolist()
+        self.lately_away += longest.past.away[longest.begin :].tolist()
+        return longest.count
 
 
 def _rows(table: Array) -> Iterator[list[float]]:
     """Row by row as numbers of Python, of which there are few at a time: they are large."""
-    return itertools.chain.from_iterable(
-        table[at : at + _AT_ONCE].tolist() for at in range(0, len(table), _AT_ONCE)
-    )
+    return itertools.chain.from_iterable(table[at : at + _AT_ONCE].tolist() for at in range(0, len(table), _AT_ONCE))
 
 
 def _points(window: Deferred) -> tuple[Any, ...]:

@@ -48,5 +48,5 @@ class Mad(Windowed):
         return windows.mad()
 
     @classmethod
-    def ahead(cls, window: InWindow, arguments: Arguments) -> Piece:
+    def ahead(cls, window: InWindow, arguments: Arguments) -> Piece | None:
         return window.mad()

@@ -44,7 +44,7 @@ class Median(Windowed):
         return windows.median()
 
     @classmethod
-    def ahead(cls, window: InWindow, arguments: Arguments) -> Piece:
+    def ahead(cls, window: InWindow, arguments: Arguments) -> Piece | None:
         return window.quantile(1, 2)
 
 

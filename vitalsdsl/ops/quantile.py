@@ -53,7 +53,7 @@ class Quantile(Windowed):
         return windows.quantile(*_as_written(arguments["q"]))
 
     @classmethod
-    def ahead(cls, window: InWindow, arguments: Arguments) -> Piece:
+    def ahead(cls, window: InWindow, arguments: Arguments) -> Piece | None:
         return window.quantile(*_as_written(arguments["q"]))
 
 
