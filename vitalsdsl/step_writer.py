@@ -207,15 +207,15 @@ class _Writer:
         return units, others
 
     def _prepare(self) -> None:
-        for stream in self._streams.values():
-            if stream.is_ahead:
-                windows = ahead_of(stream.node)
-                ahead = Ahead(windows, list(stream.windows.items()))
-                self._aheads.update(dict.fromkeys(windows, ahead))
-                self._bind(f"keep__{stream.name}", ahead.values.append)
-                self._bind(f"renew__{stream.name}", ahead.renew)
-                self._bind(f"lately__{stream.name}", ahead.lately)
-                self._bind(f"lately_away__{stream.name}", ahead.lately_away)
+        streams = [stream for stream in self._streams.values() if stream.is_ahead]
+        for place, stream in enumerate(streams):
+            windows = ahead_of(stream.node)
+            ahead = Ahead(windows, list(stream.windows.items()), place / len(streams))
+            self._aheads.update(dict.fromkeys(windows, ahead))
+            self._bind(f"keep__{stream.name}", ahead.values.append)
+            self._bind(f"renew__{stream.name}", ahead.renew)
+            self._bind(f"lately__{stream.name}", ahead.lately)
+            self._bind(f"lately_away__{stream.name}", ahead.lately_away)
 
     def _bind(self, name: str, value: Any) -> str:
         self._bound[name] = value
@@ -243,8 +243,6 @@ class _Writer:
     def _block(self, stream: Stream, glance: Glance) -> list[str]:
         """Take a point of a stream whose windows are prepared ahead, and say what they come to."""
         name = stream.name
-        ahead = [other.name for other in self._streams.values() if other.is_ahead]
-        place = f"{ahead.index(name)} if restart else 0, {len(ahead)} if restart else 1"
         stands = [each for window in stream.windows.values() for each in window.standing]
         young = [window.young for window in stream.windows.values()]
         units = [f"awake_{n}" for n, test in enumerate(self._quiet) if test and any(each in test for each in young)]
@@ -258,7 +256,7 @@ class _Writer:
             *_if(
                 f"row is None or not floor__{name} <= {name} <= ceiling__{name}",
                 *([f"was_young = {', '.join(young)},"] if units else []),
-                f"{begun} = renew__{name}(step, {name}, stride, {place})",
+                f"{begun} = renew__{name}(step, {name}, stride)",
                 f"row = next(rows__{name})",
                 f"sum__{name} = squares__{name} = 0.0",
                 f"low__{name}, high__{name} = inf, -inf",

@@ -411,7 +411,7 @@ class Stream:
     def _snapshot(self) -> None:
         self._since_snapshot = 0
         assert self.closed is not None
-        self._snapshots.append(_Snapshot(self.closed, self._state()))
+        self._snapshots.append(_Snapshot(self.closed, self._state(to_keep=True)))
         if not self._keep_all and len(self._snapshots) > KEPT_SNAPSHOTS:
             del self._snapshots[0]
             oldest = self._snapshots[0].step
@@ -456,10 +456,11 @@ class Stream:
         except (KeyError, TypeError, ValueError, IndexError) as error:
             raise StateError(f"saved rule state is damaged: {error}") from error
         if self.closed is not None and self._keep_rows:
-            self._snapshots = [_Snapshot(self.closed, self._state())]
+            self._snapshots = [_Snapshot(self.closed, self._state(to_keep=True))]
             self._complete = False
 
-    def _state(self) -> dict[str, Any]:
+    def _state(self, to_keep: bool = False) -> dict[str, Any]:
+        """As plain data, or else to be kept in this process."""
         plan, clock = self.plan, self.plan.graph.clock
         self._note_seen()
         if self._quick is not None:
@@ -479,7 +480,8 @@ class Stream:
             "counted": {name: counter.bound for name, counter in plan.metrics.counters.items() if counter.bound},
             "metrics": {name: node.save() for name, node in plan.metrics.nodes.items()},
             "roots": [root.save() for root in plan.graph.roots],
-            "kernels": [kernel.save() for kernel in plan.graph.states],
+            "kernels": [kernel.keep() if to_keep else kernel.save() for kernel in plan.graph.states],
+            "kept": to_keep,
             "rules": [rule.save() for rule in plan.rules if rule.guard is None],
             "guards": {rule.name: rule.save() for rule in plan.rules if rule.guard is not None},
             "stalled": [node.now for node in plan.graph.stalled],
@@ -502,15 +504,15 @@ class Stream:
         for rule in plan.rules:
             if rule.guard is not None:
                 rule.load(state["guards"][rule.name])
-        for owned, saved in (
-            (plan.graph.roots, state["roots"]),
-            (plan.graph.states, state["kernels"]),
-            ([rule for rule in plan.rules if rule.guard is None], state["rules"]),
+        for owned, saved, put in (
+            (plan.graph.roots, state["roots"], "load"),
+            (plan.graph.states, state["kernels"], "put_back" if state.get("kept") else "load"),
+            ([rule for rule in plan.rules if rule.guard is None], state["rules"], "load"),
         ):
             if len(owned) != len(saved):
                 raise StateError("saved rule state belongs to another policy")
             for part, data in zip(owned, saved):
-                part.load(data)  # type: ignore[attr-defined]
+                getattr(part, put)(data)
         for node, now in zip(plan.graph.stalled, state["stalled"]):
             node.now = now
 

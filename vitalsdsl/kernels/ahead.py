@@ -241,10 +241,11 @@ def in_window(window: Deferred, stream: str, number: int) -> InWindow:
 class Ahead:
     """The windows of one metric, and its points since they were last handed over.
 
-    `values` takes the points of a block, which are finite but for a first one, at steps that are equally far apart.
+    `values` takes the points of a block, which are finite but for a first one, at steps that are equally far apart. Of
+    several metrics that come together each has another `phase`, from 0 to 1: so their blocks end at different steps.
     """
 
-    def __init__(self, windows: Sequence[Deferred], wanted: Sequence[tuple[Deferred, InWindow]]) -> None:
+    def __init__(self, windows: Sequence[Deferred], wanted: Sequence[tuple[Deferred, InWindow]], phase: float) -> None:
         self.values: list[float] = []
         self._windows = list(windows)
         self._wanted = list(wanted)
@@ -253,6 +254,8 @@ class Ahead:
         self._first = self._stride = 0
         self._given = 0
         """How many of the block's points the windows have been handed."""
+        self._phase = phase
+        self._count = 0
         self._poor = 0
         self._rest = 0
 
@@ -286,16 +289,17 @@ class Ahead:
 
     # ---------------------------------------------------------------- blocks
 
-    def renew(self, step: int, value: float, stride: int, place: int, among: int) -> tuple[Any, ...]:
-        """Begin a block at a point, others to come every so many steps. Of several streams that begin one at the same step
-        each has another place: their blocks are of different lengths, so that they do not do so again.
+    def renew(self, step: int, value: float, stride: int) -> tuple[Any, ...]:
+        """Begin a block at a point, others to come every so many steps.
 
-        The pivot, between what the points must lie, the bounds on sizes and errors (`NAMES`), what stands for the whole block, and its rows.
+        The pivot, between what the points must lie, and bounds on sizes and errors (`NAMES`); what stands for the whole
+        block; and its rows.
         """
         self.hand_over()
         used = len(self.values)
         self.values.clear()
         self._given = 0
+        self._count += used
         self._first, self._stride = step, stride
         self._poor = self._poor + 1 if used < POOR else 0
         if self._poor >= POORLY:
@@ -304,7 +308,7 @@ class Ahead:
         if self._rest or not math.isfinite(value):
             return self._blank(value)
         with np.errstate(all="ignore"):
-            return self._block(value, place, among)
+            return self._block(value)
 
     def _blank(self, value: float) -> tuple[Any, ...]:
         """A block that says nothing: every comparison is left to the windows themselves."""
@@ -317,7 +321,7 @@ class Ahead:
         rows = itertools.repeat(row, RESTS if math.isfinite(value) else 1)
         return (0.0, -math.inf, math.inf, *_NEVER * 6, *stands, rows)
 
-    def _block(self, value: float, place: int, among: int) -> tuple[Any, ...]:
+    def _block(self, value: float) -> tuple[Any, ...]:
         pasts: dict[tuple[Any, ...], _Past] = {}
         for window in sorted((window for window, _ in self._wanted), key=lambda window: -window.size):
             if _points(window) not in pasts:
@@ -328,8 +332,9 @@ class Ahead:
             length = min(length, MANY // 8)
         if length < SHORTEST:
             return self._blank(value)
-        length = min(max(1, length * (place + 1) // among), *(track.until_lived for track in tracks))
-        length = min(track.look(length) for track in tracks)
+        length -= (self._count + int(self._phase * length)) % length
+        length = min(length, *(track.until_lived for track in tracks))
+        length = min(track.look(length) if track.is_warm else length for track in tracks)
         pivot = _middle(value, *(past.edges() for past in pasts.values()))
         largest = max(abs(value - pivot), *(past.look(pivot) for past in pasts.values()))
         if largest and not _SMALL < largest < _LARGE:
@@ -346,7 +351,7 @@ class Ahead:
             for what in asked.settled.values():
                 stands += track.settled(what, length)
             if track.is_short:
-                stands.append(track.count)
+                stands.append(max(1, track.count))
         longest = self._begin_lately(tracks)
         reach = REACH * largest
         roundings = (2 * max(length, longest) + 80) * _U
@@ -360,7 +365,7 @@ class Ahead:
         self.lately.clear()
         self.lately_away.clear()
         longest = max((track for track in tracks if track.is_short), key=lambda track: track.count, default=None)
-        if longest is None:
+        if longest is None or not longest.count:
             return 0
         self.lately += longest.past.values[longest.begin :].tolist()
         self.lately_away += longest.past.away[longest.begin :].tolist()
@@ -407,6 +412,7 @@ class _Track:
         self.window = window
         self.past = past
         self.is_short = window.size <= SHORT
+        self.count = self.begin = 0
         self.is_even = True
         """Whether one of its points goes for each that comes."""
         self.stays = int(window.size // past.stride)
@@ -453,8 +459,9 @@ class _Track:
 
     def shares(self) -> tuple[bool, float, float]:
         """Whether its span has not been lived; 1 / n and 1 / (n - 1)."""
-        share = 1.0 / self.count if self.is_even else math.nan
-        return not self.is_warm, share, 1.0 / (self.count - 1) if self.count > 1 else math.nan
+        if not self.is_warm or not self.is_even:
+            return not self.is_warm, math.nan, math.nan
+        return False, 1.0 / self.count, 1.0 / (self.count - 1) if self.count > 1 else math.nan
 
     def column(self, name: str) -> Array:
         return getattr(self, f"_{name}")() if self.is_warm else math.nan

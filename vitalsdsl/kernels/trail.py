@@ -49,6 +49,14 @@ class Trail:
         if self.oldest == math.inf:
             self.oldest = place
 
+    def __copy__(self) -> Trail:
+        other = Trail(self._places is self._steps)
+        gone = self._gone
+        other._values, other._steps = self._values[gone:], self._steps[gone:]
+        other._places = other._steps if self._places is self._steps else self._places[gone:]
+        other.oldest = self.oldest
+        return other
+
     def extend(self, places: array[Any], values: array[float], steps: array[int]) -> None:
         """Append many points, one at least; steps in four bytes each, or in eight."""
         if self._places is not self._steps:
