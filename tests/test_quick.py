@@ -164,7 +164,7 @@ def test_what_surely_changes_nothing_is_not_evaluated() -> None:
     for event in rows(4, 400, "even")[200:]:
         stream.push_row(event)  # type: ignore[arg-type]
     assert runs <= 2  # at a row with another name in between everything is looked at anew
-    assert stream.push({"x": 9.0, "y": 0.0}, 1000) + [t.to.word for t in stream.close()] == ["yellow"]
+    assert stream.push({"x": 9.0, "y": 0.0}, 401) + [t.to.word for t in stream.close()] == ["yellow"]
 
 
 def test_the_code_can_be_read() -> None:
