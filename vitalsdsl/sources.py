@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 
@@ -26,6 +27,10 @@ HEAD = 4096
 """How much of a file is shown to those who may know it, in bytes."""
 
 
+_BETWEEN = "\0"
+"""Between paths: no path can hold it."""
+
+
 @dataclass(frozen=True)
 class Recording:
     """One recorded run, as a reader found it. One that has not ended is what had been logged by then.
@@ -39,6 +44,8 @@ class Recording:
     info: RunInfo
     events: Iterable[Row | Rewind]
     late_notes: list[str] = field(default_factory=list)
+    is_pipe: bool = False
+    """Whether its events come as they are written, and are there once."""
 
 
 Reader = Callable[..., list[Recording]]
@@ -59,7 +66,7 @@ def read(reference: str, *, step_key: str | None = None) -> list[Recording]:
     Raises SourceError where it cannot be read, UsageError where there is no reader for it.
     """
     scheme, rest = _split(reference)
-    if scheme == "file" and rest != "-" and not is_there(rest):
+    if scheme == "file" and rest != "-" and not is_there(apart(rest)[0]):
         scheme, rest = _split(in_full(rest))
     if scheme == "file":
         scheme = by_content(rest) or scheme
@@ -72,6 +79,30 @@ def read(reference: str, *, step_key: str | None = None) -> list[Recording]:
     except ImportError as error:
         raise MissingExtraError(error.name or scheme, scheme) from error
     return reader(rest, step_key=step_key)
+
+
+def logs_in(files: Sequence[Path]) -> list[tuple[Path, ...]]:
+    """Files of one folder as logs. The module of the reader of files may have a function of this name, which says which
+    of them are one log together; else each is one by itself."""
+    point = schemes().get("file")
+    own: Callable[[Sequence[Path]], list[tuple[Path, ...]]] | None = None
+    if point is not None:
+        own = getattr(import_module(point.module), "logs_in", None)
+    return [(file,) for file in files] if own is None else own(files)
+
+
+def together(paths: Iterable[str]) -> str:
+    """Files that are one log, as what the reader of files is given for them.
+
+    >>> apart(together(["a/events.1", "a/events.2"]))
+    ['a/events.1', 'a/events.2']
+    """
+    return _BETWEEN.join(paths)
+
+
+def apart(path: str) -> list[str]:
+    """The files that were put together; of a plain path, that one."""
+    return path.split(_BETWEEN)
 
 
 def events_of(reference: str) -> Iterator[Row | Rewind]:

@@ -9,6 +9,7 @@ from vitalsdsl.batch import Batch
 from vitalsdsl.cli.app import fail
 from vitalsdsl.cli.options import form_option
 from vitalsdsl.cli.output import coloured, progress
+from vitalsdsl.cli.recorded import recordings
 from vitalsdsl.diagnostic import printable
 from vitalsdsl.explain import at_step, in_english
 from vitalsdsl.json_line import json_line
@@ -17,7 +18,7 @@ from vitalsdsl.policy import LoadedPolicy, load
 from vitalsdsl.provisions import Provisions
 from vitalsdsl.rules import Rule
 from vitalsdsl.scope import Scope
-from vitalsdsl.sources import Recording, read
+from vitalsdsl.sources import Recording
 from vitalsdsl.stream import Stream
 from vitalsdsl.verdict import RuleState
 
@@ -43,7 +44,7 @@ def command(policy: str, source: str | None, rule: str | None, step: int | None,
             fail("--step needs a run to look at: vitals explain POLICY SOURCE --step N")
         _english(loaded, rule, form)
         return
-    for recording in read(source, step_key=loaded.axis):
+    for recording in recordings([source], loaded.axis):
         _run(loaded, recording, rule, step, form)
 
 
