@@ -24,7 +24,7 @@ def test_the_runs_of_an_experiment_are_judged_and_labelled_by_their_names(
 
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("MLFLOW_ALLOW_FILE_STORE", "true")
-    client = mlflow.MlflowClient(tracking_uri="file:mlruns")
+    client = mlflow.MlflowClient(tracking_uri=(tmp_path / "mlruns").as_uri())
     for name, losses in (("good", [1.0] * 10), ("bad", LOSSES)):
         run = client.create_run("0", run_name=name).info.run_id
         for step, loss in enumerate(losses):
@@ -54,7 +54,7 @@ def test_a_folder_of_runs_is_judged_run_by_run_whatever_server_is_set(
 
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("MLFLOW_ALLOW_FILE_STORE", "true")
-    client = mlflow.MlflowClient(tracking_uri="file:mlruns")
+    client = mlflow.MlflowClient(tracking_uri=(tmp_path / "mlruns").as_uri())
     other = client.create_experiment("other")
     for experiment, name, losses in (("0", "good", [1.0] * 10), ("0", "bad", LOSSES), (other, "short", [1.0] * 3)):
         run = client.create_run(experiment, run_name=name).info.run_id
