@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from functools import cache
 
 import click
 
 from vitalsdsl.cli.app import fail
 from vitalsdsl.cli.output import progress
+from vitalsdsl.cli.packs import installed
 from vitalsdsl.diagnostic import printable
 from vitalsdsl.errors import MissingExtraError, SourceError
 from vitalsdsl.lints.runs import Runs
+from vitalsdsl.naming import Vocabulary
 from vitalsdsl.places import Unread, places_of
 from vitalsdsl.points import Rewind, Row, RunInfo
 from vitalsdsl.rules import Axis, Policy
@@ -118,7 +121,12 @@ def tried(policy: Policy, against: Sequence[str], healthy: Sequence[str], step_k
     runs = trial.result()
     if not runs.count:
         fail(f"{printable(', '.join([*against, *healthy]))}: no run there logs anything")
-    return runs
+    return replace(runs, also_called=lambda name: _vocabulary().also_called(name))
+
+
+@cache
+def _vocabulary() -> Vocabulary:
+    return Vocabulary.of(pack.policy for pack in installed())
 
 
 def going_through(surveyor: Surveyor, recording: Recording) -> Iterator[Row | Rewind]:
