@@ -102,10 +102,27 @@ def test_where_no_run_is_all_commands_refuse_in_the_same_words(words: tuple[str,
     (project / "empty").mkdir()
     (project / "junk" / "in").mkdir(parents=True)
     (project / "junk" / "in" / "void.log").touch()
-    said = {"empty": "empty: no file lies in this folder", "junk": "junk/in/void.log: is empty"}
+    said = {
+        "empty": "empty: no file lies in this folder",
+        "junk": "junk/in/void.log: is empty",
+        "nix.log": "nix.log: cannot be read: no such file or directory",
+        "p.vitals": "p.vitals: is in no known log format (",
+        "mlflow:nix/x": "mlflow:nix/x: is no run: write mlflow:RUN_ID or mlflow:experiments/NAME",
+    }
     for source, why in said.items():
         result = call(*words, source)
-        assert (result.exit_code, result.stderr, result.stdout) == (2, f"error: no run could be read\n{why}\n", "")
+        assert (result.exit_code, result.stdout) == (2, "")
+        assert result.stderr.startswith(f"error: no run could be read\n{why}"), source
+
+
+def test_a_source_that_cannot_be_read_costs_no_other(project: Path) -> None:
+    result = call("replay", "p.vitals", "nix.log", "runs/a", "p.vitals")
+    assert (result.exit_code, result.stdout.splitlines()[0]) == (2, "metrics.jsonl")
+    first, second = result.stderr.splitlines()[-2:]
+    assert first == "error: nix.log: cannot be read: no such file or directory"
+    assert second.startswith("p.vitals: is in no known log format")
+    written = call("init", "nix.log", "runs/a", "-o", "new.vitals")
+    assert written.exit_code == 2 and not (project / "new.vitals").exists()
 
 
 def test_a_run_that_is_named_twice_is_read_once() -> None:

@@ -52,7 +52,9 @@ class Unread:
         >>> Unread("runs/a.jsonl", "`a.jsonl` is empty").told
         'runs/a.jsonl: is empty'
         """
-        return f"{self.source}: {self.why.removeprefix(f'`{Path(self.source).name}` ')}"
+        named = (f"`{Path(self.source).name}` ", f"`{self.source}` ", f"{self.source} ", f"{self.source}: ")
+        own = next((text for text in named if self.why.startswith(text)), "")
+        return f"{self.source}: {self.why.removeprefix(own)}"
 
 
 def places_of(

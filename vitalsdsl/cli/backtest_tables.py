@@ -14,16 +14,13 @@ from rich.text import Text
 from vitalsdsl.backtesting.backtest import Backtest
 from vitalsdsl.backtesting.outcome import RunOutcome
 from vitalsdsl.backtesting.summary import RuleSummary
-from vitalsdsl.cli.backtest_plain import MOST, level, many, middling, rate, rest, table, words
+from vitalsdsl.cli.backtest_plain import MOST, MOST_RULES, level, many, middling, rate, rest, table, words
 from vitalsdsl.cli.backtest_scores import curve_table, show_score, show_versus
 from vitalsdsl.cli.output import COLOURS
 from vitalsdsl.diagnostic import printable
 
 _WIDE = 160
 """The width where no terminal says another."""
-
-MOST_RULES = 20
-"""Of a policy of more rules those that never fired are counted, and not listed."""
 
 
 def show(found: Backtest) -> None:

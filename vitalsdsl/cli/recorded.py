@@ -12,7 +12,7 @@ from vitalsdsl.cli.app import fail
 from vitalsdsl.cli.output import progress
 from vitalsdsl.cli.packs import installed
 from vitalsdsl.diagnostic import printable
-from vitalsdsl.errors import MissingExtraError, SourceError
+from vitalsdsl.errors import VitalsError
 from vitalsdsl.lints.runs import Runs
 from vitalsdsl.naming import Vocabulary
 from vitalsdsl.places import Unread, places_of
@@ -30,8 +30,8 @@ def recordings(sources: Sequence[str], step_key: str | None = None, *, quietly: 
     """The runs of all sources, each read when its turn comes, with its reader's notes said.
 
     A folder stands for all logs in it and below, a tracker's reference for its runs. What merely lies in a folder and is
-    no log is passed over, and said at the end; a source that cannot be read ends it, and so do sources without any run.
-    `quietly`: all has been said before.
+    no log is passed over, and said at the end. A source that cannot be read costs no other: that too is said at the end,
+    and is exit 2, as sources without any run are. `quietly`: all has been said before.
     """
     if list(sources).count("-") > 1:
         fail("`-` can be given once")
@@ -46,28 +46,26 @@ def recordings(sources: Sequence[str], step_key: str | None = None, *, quietly: 
             yield recording
             if not quietly:
                 _say(recording.info, recording.late_notes)
+    named = [one for one in unread if one.is_named]
     if sources and not count:
         fail(nothing_read(unread))
-    if unread and not quietly:
-        click.echo(_passed_over(unread), err=True)
+    if len(named) < len(unread) and not quietly:
+        click.echo(_passed_over([one for one in unread if not one.is_named]), err=True)
+    if named:
+        fail("\n".join(one.told for one in named))
 
 
 def _found(source: str, step_key: str | None, seen: set[str], unread: list[Unread]) -> Iterator[Recording]:
     places, cannot = places_of([source], step_key)
-    for one in cannot:
-        if one.is_named:
-            fail(nothing_read([one]))
-        unread.append(one)
+    unread += cannot
     for place in places:
         if place.reference in seen:
             continue
         seen.add(place.reference)
         try:
             found = read(source if place.is_named and place.is_file else place.reference, step_key=step_key)
-        except (SourceError, MissingExtraError) as problem:
-            if place.is_named:
-                raise
-            unread.append(Unread(place.shown, str(problem), is_named=False))
+        except VitalsError as problem:
+            unread.append(Unread(place.shown, str(problem), place.is_named))
             continue
         yield from (_called(recording, place.within) for recording in found)
 
