@@ -146,6 +146,31 @@ def test_a_log_that_breaks_off_costs_no_other(project: Path, monkeypatch: pytest
     assert [line for line in result.stdout.splitlines() if not line.startswith(" ")] == FOUND
 
 
+def test_of_a_trainers_checkpoints_the_newest_is_read_and_none_beside_the_whole_run(project: Path) -> None:
+    def state(folder: Path, steps: int) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        rows = [{"step": step, "loss": 1.0, "epoch": 0.1 * step} for step in range(1, steps + 1)]
+        (folder / "trainer_state.json").write_text(json.dumps({"log_history": rows, "max_steps": 12}))
+
+    for steps in (2, 10, 9):
+        state(project / "out" / f"checkpoint-{steps}", steps)
+    log(project / "out" / "checkpoint-11" / "own.jsonl", [1.0])
+    said = call("replay", "p.vitals", "out").stdout.splitlines()
+    assert [line for line in said if not line.startswith(" ")] == [
+        "checkpoint-10/trainer_state.json",
+        "checkpoint-11/own.jsonl",
+    ]
+    state(project / "out", 12)
+    assert call("replay", "p.vitals", "out").stdout.splitlines()[0] == "trainer_state.json"
+    assert [place.shown for place in places_of(["out"])[0]] == ["out/trainer_state.json", "out/checkpoint-11/own.jsonl"]
+
+
+def test_a_trackers_folder_without_runs_costs_no_log_beside_it(project: Path) -> None:
+    (project / "runs" / "b" / "wandb" / "offline-run-20260101_120000-x").mkdir(parents=True)
+    found, unread = places_of(["runs"])
+    assert len(found) == 5 and [(one.source, one.is_named) for one in unread] == [("runs/b/wandb", False)]
+
+
 def test_event_files_of_one_folder_are_one_run_wherever_it_lies(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(str(Path(__file__).parent / "files"))
     from test_event_files import BEGIN, scalar

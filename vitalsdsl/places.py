@@ -10,7 +10,7 @@ from pathlib import Path
 from vitalsdsl import feeds
 from vitalsdsl.claims import in_full, is_there
 from vitalsdsl.errors import UsageError, VitalsError
-from vitalsdsl.sources import by_content, logs_in, together
+from vitalsdsl.sources import by_content, folders_in, logs_in, together
 
 _PASSED_OVER = frozenset({"__pycache__", "node_modules", "site-packages"})
 
@@ -127,8 +127,11 @@ def _walk(top: Path, step_key: str | None) -> Iterator[Place | Unread]:
             is_empty = False
             continue
         if mine is not None:
-            yield from _tracked(f"{mine}:{folder.absolute()}", folder.as_posix(), step_key)
             is_empty = False
+            try:
+                yield from _tracked(f"{mine}:{folder.absolute()}", folder.as_posix(), step_key)
+            except VitalsError as error:
+                yield Unread(folder.as_posix(), str(error), folder == top)
         folders, files = [], []
         for child in inside:
             if _is_passed_over(child):
@@ -141,7 +144,7 @@ def _walk(top: Path, step_key: str | None) -> Iterator[Place | Unread]:
                 is_empty = False
                 files.append(child)
         yield from (_log(log, top) for log in logs_in(files))
-        waiting += reversed(folders)
+        waiting += reversed(folders_in(files, folders))
     if is_empty:
         yield Unread(top.as_posix(), "no file lies in this folder")
 

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
+from typing import Any
 
 from vitalsdsl.claims import in_full, is_there
 from vitalsdsl.errors import MissingExtraError, UsageError
@@ -84,11 +85,23 @@ def read(reference: str, *, step_key: str | None = None) -> list[Recording]:
 def logs_in(files: Sequence[Path]) -> list[tuple[Path, ...]]:
     """Files of one folder as logs. The module of the reader of files may have a function of this name, which says which
     of them are one log together; else each is one by itself."""
+    own = _of_the_reader("logs_in")
+    logs: list[tuple[Path, ...]] = [(file,) for file in files] if own is None else own(files)
+    return logs
+
+
+def folders_in(files: Sequence[Path], folders: Sequence[Path]) -> list[Path]:
+    """Those of one folder's folders that are looked into. The module of the reader of files may have a function of this
+    name, which leaves out those whose logs another one repeats, or a file beside them."""
+    own = _of_the_reader("folders_in")
+    left: list[Path] = list(folders) if own is None else own(files, folders)
+    return left
+
+
+def _of_the_reader(name: str) -> Callable[..., Any] | None:
+    """What the module of the reader of files has under a name."""
     point = schemes().get("file")
-    own: Callable[[Sequence[Path]], list[tuple[Path, ...]]] | None = None
-    if point is not None:
-        own = getattr(import_module(point.module), "logs_in", None)
-    return [(file,) for file in files] if own is None else own(files)
+    return getattr(import_module(point.module), name, None) if point is not None else None
 
 
 def together(paths: Iterable[str]) -> str:

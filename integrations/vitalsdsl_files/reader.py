@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import os
+import re
 import sys
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import ExitStack, closing
@@ -24,6 +25,8 @@ HELD = 1_000_000
 """How many values of a log are held in memory, so that it is read but once."""
 
 _PLAIN = "utf-8-sig"
+_STATE = "trainer_state.json"
+_CHECKPOINT = re.compile(r"checkpoint-(\d+)")
 
 
 @dataclass(frozen=True)
@@ -128,6 +131,17 @@ def logs_in(files: Sequence[Path]) -> list[tuple[Path, ...]]:
             joined[found] = len(logs)
             logs.append((place,))
     return logs
+
+
+def folders_in(files: Sequence[Path], folders: Sequence[Path]) -> list[Path]:
+    """Those of one folder's folders that are worth looking into: of a Trainer's checkpoints (`checkpoint-500`, …) the newest
+    alone, since its `trainer_state.json` repeats the rows of all before it, and none beside such a file."""
+    saved = {folder: int(found[1]) for folder in folders if (found := _CHECKPOINT.fullmatch(folder.name))}
+    states = {folder: number for folder, number in saved.items() if (folder / _STATE).is_file()}
+    newest = max(states, key=lambda folder: states[folder], default=None)
+    if any(file.name == _STATE for file in files):
+        newest = None
+    return [folder for folder in folders if folder not in states or folder == newest]
 
 
 def _joined(files: Sequence[Path]) -> Log:
