@@ -107,7 +107,7 @@ def _template(stream: Stream, template: rules.Template, rule: RuleState, step: i
             text += part
             continue
         node, form = next(fields)
-        stream.plan.graph.refresh(node, step, time)
+        stream.bring_up(node, step, time)  # what decided has learnt since: it is told as it was
         value = node.value
         if isinstance(value, str):
             text += value

@@ -12,9 +12,9 @@ from functools import lru_cache
 
 from vitalsdsl import rules
 from vitalsdsl.backtesting.outcome import Change, RunOutcome, Steps
-from vitalsdsl.backtesting.places import Place
 from vitalsdsl.batch import Batch
 from vitalsdsl.errors import SourceError, UsageError, VitalsError
+from vitalsdsl.places import Place
 from vitalsdsl.points import Rewind, Row
 from vitalsdsl.policy import LoadedPolicy, load
 from vitalsdsl.rules import Level

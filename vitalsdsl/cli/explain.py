@@ -9,6 +9,7 @@ from vitalsdsl.batch import Batch
 from vitalsdsl.cli.app import fail
 from vitalsdsl.cli.options import form_option
 from vitalsdsl.cli.output import coloured, progress
+from vitalsdsl.cli.recorded import recordings
 from vitalsdsl.diagnostic import printable
 from vitalsdsl.explain import at_step, in_english
 from vitalsdsl.json_line import json_line
@@ -18,7 +19,7 @@ from vitalsdsl.provisions import Provisions
 from vitalsdsl.quick import AFTER
 from vitalsdsl.rules import Rule
 from vitalsdsl.scope import Scope
-from vitalsdsl.sources import Recording, read
+from vitalsdsl.sources import Recording
 from vitalsdsl.stream import Stream
 from vitalsdsl.verdict import RuleState
 
@@ -50,7 +51,7 @@ def command(policy: str, source: str | None, rule: str | None, step: int | None,
             fail("--code needs a run to be written for: vitals explain POLICY SOURCE --code")
         _english(loaded, rule, form)
         return
-    for recording in read(source, step_key=loaded.axis):
+    for recording in recordings([source], loaded.axis):
         if code:
             _code(loaded, recording, form)
         else:
