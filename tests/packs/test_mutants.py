@@ -82,21 +82,19 @@ def test_a_mutant_is_noticed_where_it_changes_what_the_tests_expect(killer: Kill
     assert all(killer.survives(m) is (noticed[m.text] is None) for m in killer.mutants)
 
 
-def test_a_window_is_told_from_a_span(tmp_path: Path) -> None:
+def test_windows_and_tolerances_are_wronged_and_the_other_numbers_of_functions_are_not(tmp_path: Path) -> None:
     text = """
     param back = 5 samples
-    param held = 6 samples
-    when mean(loss, back) > 3 and mean(loss, 7 samples) > 2 for held -> orange
+    when flat(loss, back, tol: 4%) and quantile(loss, 0.9, 7 samples) < greatest(2, loss) for 6 samples -> orange
     """
     (tmp_path / "p.vitals").write_text(text)
     (tmp_path / "p.vtest.yaml").write_text("policy: p.vitals\ntests: [{name: n, series: {loss: '1 x9'}, expect: []}]")
-    found = Killer("p", load_tests(tmp_path / "p.vtest.yaml")).mutants
-    windows = [m.text for m in found if m.site.is_window]
-    assert [text.split(" in ")[0] for text in windows] == [
-        "back: 5 samples halved", "back: 5 samples doubled", "loss_orange: 7 samples halved", "loss_orange: 7 samples doubled",
-    ]  # fmt: skip
-    assert [m.text for m in found if not m.site.is_window and "held" in m.text.split(":")[0]] == [
-        "held: 6 samples halved", "held: 6 samples doubled",
+    found = [m.text.split(" in ")[0] for m in Killer("p", load_tests(tmp_path / "p.vtest.yaml")).mutants]
+    assert found == [
+        "back: 5 samples halved", "back: 5 samples doubled", "loss_orange: 4% times 1.3", "loss_orange: 4% times 0.7",
+        "loss_orange: `quantile(loss, 0.9, 7 samples) < greatest(2, loss)` turned",
+        "loss_orange: 7 samples halved", "loss_orange: 7 samples doubled",
+        "loss_orange: 2 times 1.3", "loss_orange: 2 times 0.7", "loss_orange: 6 samples halved", "loss_orange: 6 samples doubled",
     ]  # fmt: skip
 
 
@@ -118,7 +116,7 @@ def test_a_packs_tests_notice_what_is_wrong(pack: str, killers: dict[str, Killer
     if pack not in killers:
         pytest.skip(f"{pack} has no rules of its own")
     killer = killers[pack]
-    by_text = {m.text: m for m in killer.mutants if not m.site.is_window}
+    by_text = {m.text: m for m in killer.mutants}
     sample = random.Random(pack).sample(sorted(by_text), min(SAMPLE, len(by_text)))
     assert all(killer.passes_unharmed(by_text[text]) for text in sample[:1]), "the control fails: the pack's tests do"
     known = Survivors().known(pack)
