@@ -93,7 +93,8 @@ def _go_on(stream: Stream, rows: Events) -> list[Transition]:
 
 
 def _told(transitions: Iterable[Transition]) -> list[str]:
-    return [json.dumps(transition.as_dict()) for transition in transitions]
+    """All that a transition says: NaN is told as a word, so that it is like itself."""
+    return [repr(transition) for transition in transitions]
 
 
 def _restored(loaded: LoadedPolicy, rows: Events, at: int) -> list[Transition]:

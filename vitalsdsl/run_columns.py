@@ -62,6 +62,14 @@ class RunColumns:
         """What a condition can be at each closed step. Raises CannotSay."""
         raise NotImplementedError
 
+    def function(self, node: nd.Function) -> Column:
+        """What a function answers at each closed step; of a condition 1, 0 and NaN. Raises CannotSay."""
+        raise NotImplementedError
+
+    def joined_at(self, node: nd.Node) -> list[tuple[nd.Node, int]]:
+        """The members that a function over a family has, and the rows at which they joined."""
+        return [(inner, self._begins[stage]) for inner, stage in zip(node.inputs, self._joined.members[node])]
+
     def edges(self, event: sg.Event) -> Array:
         """The rows at which an event has its edges. Raises CannotSay."""
         raise NotImplementedError
