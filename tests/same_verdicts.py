@@ -52,7 +52,11 @@ def _coarse(row: Row) -> Row:
 
 def broken(seed: int, count: Counter[str] | None = None) -> list[str]:
     """The laws that do not hold of one case; none should. `count` counts what was looked at."""
-    loaded, rows = case(seed)
+    return broken_of(*case(seed), seed, count)
+
+
+def broken_of(loaded: LoadedPolicy, rows: Events, seed: int, count: Counter[str] | None = None) -> list[str]:
+    """The same of any policy and run."""
     wanted = _told(streamed(loaded, rows))
     chance = random.Random(f"laws {seed}")
     ways: dict[str, Callable[[], Iterable[Transition]]] = {
@@ -63,7 +67,7 @@ def broken(seed: int, count: Counter[str] | None = None) -> list[str]:
     found = [f"{name}: other transitions" for name, way in ways.items() if _told(way()) != wanted]
     if _standing(Batch(loaded.policy, loaded.digest).replayed(rows)) != _standing(_replayed(loaded, rows)):
         found.append("batch: it stands otherwise at the end")
-    return found + list(_columns(loaded, rows, Counter() if count is None else count))
+    return found + list(columns_that_differ(loaded, rows, Counter() if count is None else count))
 
 
 def streamed(loaded: LoadedPolicy, rows: Events) -> list[Transition]:
@@ -127,7 +131,7 @@ def _in_pieces(loaded: LoadedPolicy, rows: Events, chance: random.Random) -> lis
 # -------------------------------------------------------------------- columns against the stream
 
 
-def _columns(loaded: LoadedPolicy, rows: Events, count: Counter[str]) -> Iterator[str]:
+def columns_that_differ(loaded: LoadedPolicy, rows: Events, count: Counter[str]) -> Iterator[str]:
     table = Table.of(rows)
     if table is None:
         return

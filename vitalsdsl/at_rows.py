@@ -7,7 +7,8 @@ where a number is told to somebody, the streaming kernel is handed the points th
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
+import math
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,10 @@ from vitalsdsl import nodes as nd
 from vitalsdsl import operations as op
 from vitalsdsl import signals as sg
 from vitalsdsl.kernels.accepted import Accepted
-from vitalsdsl.kernels.columns import Array, Column
+from vitalsdsl.kernels.at_once import MOST_POINTS, MomentsAtOnce, bounds
+from vitalsdsl.kernels.columns import Array, Column, Rows
+from vitalsdsl.kernels.extremes import Extremes
+from vitalsdsl.kernels.moments import Moments
 from vitalsdsl.kernels.pairs import Pairs
 from vitalsdsl.kernels.spread_out import Points
 from vitalsdsl.kernels.window import Window
@@ -38,6 +42,10 @@ class AtRows:
     def number(self, node: nd.Node, rows: Array) -> Array:
         """A number, or a condition of a function as 1, 0 and NaN. Raises CannotSay."""
         columns = self._columns
+        if type(node) in _OF_EXACT:
+            return _BUILD[type(node)](self, node, rows)
+        if isinstance(node, nd.Function) and _is_read_at_once(node):
+            return self._remembered(node, rows)
         column = columns.function(node) if isinstance(node, nd.ConditionFunction) else columns.number(node)
         values: Array = np.broadcast_to(column.values, (columns.count,))[rows]
         if np.any(column.slack):
@@ -106,6 +114,8 @@ class AtRows:
             raise CannotSay("a function of a number that is not known to the last digit")
         stream = node.streams[0]
         points = self._columns.stream(stream, node.state.takes_unknown).since(self._columns.since(node.state))
+        if _is_read_at_once(node) and not np.any(points.slack):
+            return list(_read_at_once(node, points, self._columns.rows, np.array(rows)))
         if node.call is None:
             values: list[float] = self._of(stream, points, self._looked_back(node, points, rows)).tolist()
             return values
@@ -152,6 +162,35 @@ class AtRows:
         return values
 
 
+def _is_read_at_once(node: nd.Function) -> bool:
+    return node.call is not None and type(node.state) in (Moments, Extremes) and not node.is_condition
+
+
+def _read_at_once(node: nd.Function, points: Points, rows: Rows, at: Array) -> Iterator[float]:
+    """What a function finds in the windows that end at some rows."""
+    assert node.call is not None
+    function, fixed = node.call
+    extent = fixed.get("W")
+    if extent is None:
+        raise CannotSay("a function of a number that is not known to the last digit")
+    for begin, end, warm in zip(*(part.tolist() for part in bounds(points.rows, rows, extent, at))):
+        values = points.values[begin:end]
+        values = values[~np.isnan(values) if function.kernel.with_infinite else np.isfinite(values)]
+        if not warm or len(values) < function.minimum:
+            yield math.nan
+        elif function.kernel is Moments and len(values) <= MOST_POINTS:
+            yield function.value(MomentsAtOnce(extent, values), fixed)
+        else:
+            window = function.new(fixed)
+            if function.kernel is Extremes:
+                # Of equal points the first is the answer: 0.0 and -0.0 are equal.
+                values = values[sorted({int(values.argmin()), int(values.argmax())})]
+            for step, value in enumerate(values.tolist()):
+                window.usable += 1
+                window.add(step, value)
+            yield function.value(window, fixed)
+
+
 class _Begins:
     """Where in a stream the windows that end at some rows begin: the first point to be handed over, and how many a window
     would have seen before it; `first` is where its span begins to be lived."""
@@ -177,6 +216,9 @@ def _begins_of_windows(state: Window, points: Points, columns: RunColumns, rows:
     first = axis[placed[0]]
     return _Begins(at.tolist(), (at - placed[0]).tolist(), first.item() if state.unit != STEPS else int(first))
 
+
+_OF_EXACT = (op.Arithmetic, op.ArithmeticChain, op.Negative)
+"""Of these exact operands give the stream's own result: whole columns need not be asked."""
 
 _Build = Callable[[AtRows, Any, Array], Array]
 _BUILD: dict[type[nd.Node], _Build] = {

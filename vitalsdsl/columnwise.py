@@ -24,12 +24,17 @@ from vitalsdsl.possible import NEVER_KNOWN, Possible, all_of, any_of, at_least, 
 from vitalsdsl.run_columns import CannotSay, RunColumns
 from vitalsdsl.sequences import followed, unfollowed
 from vitalsdsl.spells import Spells, spells
+from vitalsdsl.steady import Steady
 from vitalsdsl.types import SAMPLES, STEPS, TIME, Extent
 from vitalsdsl.worked_out import worked_out
 
 
 class Columnwise(RunColumns):
     """The nodes of a plan over one run."""
+
+    @functools.cached_property
+    def _steady(self) -> Steady:
+        return Steady(self)
 
     def number(self, node: nd.Node) -> Column:
         found = self._memo(node).get(node)
@@ -234,8 +239,11 @@ class Columnwise(RunColumns):
     # ---------------------------------------------------------------- conditions
 
     def _comparison(self, node: op.Comparison) -> Possible:
+        said = self._steady.said(node)
+        if said is None:
+            said = compared(node.symbol, self.number(node.left), self.number(node.right))
         return self._decided(
-            compared(node.symbol, self.number(node.left), self.number(node.right)),
+            said,
             lambda rows: compared(
                 node.symbol, *(Column(self.at_rows(node).number(side, rows)) for side in (node.left, node.right))
             ),
@@ -243,9 +251,9 @@ class Columnwise(RunColumns):
 
     def _decided(self, said: Possible, exactly: Callable[[Array], Possible]) -> Possible:
         """What is too close to call is decided row by row, as far as there is a way."""
-        rows = np.nonzero(np.broadcast_to(said.is_open, (self.count,)))[0]
-        if not len(rows):
+        if said.is_certain:
             return said
+        rows = np.nonzero(np.broadcast_to(said.is_open, (self.count,)))[0]
         try:
             return said.put(rows, exactly(rows), self.count)
         except CannotSay:

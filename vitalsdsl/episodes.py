@@ -48,8 +48,11 @@ class Said:
     def reached(self, span: Span, at: Rows, unknown_is_false: bool = False, opposite: bool = False) -> Reached:
         """Where it, or its opposite, has been true for a span."""
         rows, true = self.rows, self.true
-        if not unknown_is_false and not self.known.all():
-            rows, true = rows[self.known], true[self.known]
+        if not unknown_is_false:
+            begin = int(np.argmax(self.known)) if len(rows) else 0
+            rows, true, known = rows[begin:], true[begin:], self.known[begin:]
+            if not known.all():
+                rows, true = rows[known], true[known]
         return Reached(span, rows, ~true if opposite else true, at)
 
 

@@ -1,0 +1,219 @@
+"""Steady: comparisons of windows over metrics that have a point at every row, worked out a cache's worth of rows at a time.
+
+This is what most rules of most runs ask for. A window's sums are differences of running sums, about a pivot and begun anew
+for each segment, and how far off they may be is one number for all rows of a block. Where a comparison is closer than that
+the segment is halved; what is still too close is left open for the streaming kernel. A spike or a change of level therefore
+costs the few rows around it, and no answer.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+from vitalsdsl import nodes as nd
+from vitalsdsl import operations as op
+from vitalsdsl.blocks import EXTREMES, MOMENTS, Block, Buffers, NotSteady, Span, Window
+from vitalsdsl.kernels.columns import Array
+from vitalsdsl.kernels.running import Running, TooLarge
+from vitalsdsl.kernels.spread_out import Points
+from vitalsdsl.possible import Possible
+from vitalsdsl.run_columns import RunColumns
+from vitalsdsl.types import SAMPLES, STEPS
+
+SEGMENT = 1 << 16
+"""Rows for which running sums are begun anew."""
+
+BLOCK = 1 << 15
+"""Rows that are worked out at once: what they need stays in the processor's cache."""
+
+SHORTEST = 1 << 10
+"""Rows of a segment that is not halved any more."""
+
+MOST_OPEN = 32
+"""Rows of a segment that may be too close to call before it is halved."""
+
+MOST_BEFORE = 1 << 18
+"""Rows before a segment that its windows may reach back to."""
+
+
+class Steady:
+    """The comparisons of a plan over one run that can be had in this way."""
+
+    def __init__(self, columns: RunColumns) -> None:
+        self._columns = columns
+        self._steps = columns.rows.steps
+        self._stride = _stride(self._steps)
+        self._metrics: dict[str, Points | None] = {}
+        self._windows: dict[nd.Node, Window] = {}
+        self._found: dict[nd.Node, Possible] | None = None
+
+    def said(self, node: op.Comparison) -> Possible | None:
+        """What a comparison can be at each row; None where whole columns have to be worked out."""
+        if self._found is None:
+            self._found = {}
+            for group in self._groups():
+                try:
+                    self._found.update(_Group(self._columns.count, *group).said())
+                except NotSteady:
+                    continue
+        return self._found.get(node)
+
+    def _groups(self) -> Iterator[tuple[dict[op.Comparison, int], dict[str, Points], dict[nd.Node, Window]]]:
+        """The comparisons with where they are first known, by the metrics that they rest on together."""
+        groups: dict[frozenset[str], dict[op.Comparison, int]] = {}
+        for node in self._columns.comparisons():
+            try:
+                names, known_from = self._looked_into(node)
+            except NotSteady:
+                continue
+            if names:
+                groups.setdefault(names, {})[node] = known_from
+        for names, comparisons in groups.items():
+            points = {name: found for name in names if (found := self._metrics[name]) is not None}
+            yield comparisons, points, self._windows
+
+    def _looked_into(self, node: nd.Node) -> tuple[frozenset[str], int]:
+        """The metrics below a node, and the row from which on it is known."""
+        if isinstance(node, nd.Constant):
+            return frozenset(), 0
+        if isinstance(node, nd.MetricNode):
+            return frozenset([node.name]), int(self._points(node.name).rows[0])
+        if isinstance(node, nd.Function):
+            window = self._windows.get(node)
+            if window is None:
+                window = self._windows[node] = self._window(node)
+            return frozenset([window.metric]), window.known_from
+        if isinstance(node, (op.Comparison, op.Arithmetic, op.ArithmeticChain, op.Negative)):
+            found = [self._looked_into(inner) for inner in node.inputs]
+            return frozenset().union(*(names for names, _ in found)), max(known for _, known in found)
+        raise NotSteady
+
+    def _points(self, name: str) -> Points:
+        """The points of a metric that has one at each row from its first on."""
+        if name not in self._metrics:
+            points, count = self._columns.points.get(name), self._columns.count
+            is_steady = points is not None and len(points) and len(points) == count - int(points.rows[0])
+            self._metrics[name] = points if is_steady else None
+        found = self._metrics[name]
+        if found is None:
+            raise NotSteady
+        return found
+
+    def _window(self, node: nd.Function) -> Window:
+        if node.call is None or len(node.streams) != 1 or not isinstance(node.streams[0], nd.MetricNode):
+            raise NotSteady
+        function, fixed = node.call
+        metric = node.streams[0].name
+        first = int(self._points(metric).rows[0])
+        if function not in (*MOMENTS, *EXTREMES) or self._columns.since(node.state) > first:
+            raise NotSteady
+        extent = fixed["W"]
+        if extent.unit == SAMPLES and extent.size == int(extent.size):
+            length = warm = int(extent.size)
+        elif extent.unit == STEPS and self._stride:
+            length, warm = math.ceil(extent.size / self._stride), math.ceil((extent.size - 1) / self._stride) + 1
+        else:
+            raise NotSteady
+        if not function.minimum <= length <= MOST_BEFORE:
+            raise NotSteady
+        return Window(function, metric, length, first + warm - 1)
+
+
+def _stride(steps: Array) -> int:
+    """From each step to the next; 0 where that differs."""
+    if len(steps) < 2:
+        return 1
+    stride = int(steps[1] - steps[0])
+    is_even = int(steps[-1] - steps[0]) == stride * (len(steps) - 1) and bool((np.diff(steps) == stride).all())
+    return stride if is_even else 0
+
+
+# -------------------------------------------------------------------- segments
+
+
+class _Group:
+    """Comparisons that rest on the same metrics."""
+
+    def __init__(
+        self,
+        count: int,
+        comparisons: dict[op.Comparison, int],
+        points: dict[str, Points],
+        windows: dict[nd.Node, Window],
+    ) -> None:
+        self._count = count
+        self._known_from = comparisons
+        self._points = points
+        self._windows = windows
+        self._true = {node: np.zeros(count, bool) for node in comparisons}
+        self._unknown = {node: np.zeros(count, bool) for node in comparisons}
+        self._open: dict[nd.Node, list[Array]] = {node: [] for node in comparisons}
+        for node, known_from in comparisons.items():
+            self._unknown[node][:known_from] = True
+        self._reach = dict.fromkeys(points, 1)
+        for node in comparisons:
+            for window in _windows_below(node, windows):
+                self._reach[window.metric] = max(self._reach[window.metric], window.length)
+        self._buffers = Buffers(BLOCK)
+
+    def said(self) -> dict[nd.Node, Possible]:
+        begin = min(min(self._known_from.values()), self._count)
+        length = max(SEGMENT, *self._reach.values())
+        for at in range(begin, self._count, length):
+            self._segment(list(self._true), at, min(at + length, self._count))
+        found: dict[nd.Node, Possible] = {}
+        for node, true in self._true.items():
+            unknown = self._unknown[node]
+            false = ~(true | unknown)
+            for rows in self._open[node]:
+                true[rows] = false[rows] = True
+            found[node] = Possible(true, false, unknown, not self._open[node])
+        return found
+
+    def _segment(self, nodes: Sequence[op.Comparison], begin: int, end: int) -> None:
+        spans = {name: self._span(name, begin, end) for name in self._points}
+        open_rows: dict[op.Comparison, list[Array]] = {}
+        for at in range(begin, end, BLOCK):
+            block = Block(self._windows, spans, at, min(at + BLOCK, end), self._buffers)
+            for node in nodes:
+                first = max(at, self._known_from[node])
+                if first < block.end and node in self._true:
+                    try:
+                        rows = block.compare(node, first, self._true[node], self._unknown[node])
+                    except NotSteady:
+                        del self._true[node]
+                        continue
+                    if rows is not None:
+                        open_rows.setdefault(node, []).append(rows)
+        again = []
+        for node, rows in open_rows.items():
+            if node not in self._true:
+                continue
+            if end - begin > SHORTEST and sum(map(len, rows)) > MOST_OPEN:
+                again.append(node)
+            else:
+                self._open[node] += rows
+        if again:
+            middle = (begin + end) // 2
+            self._segment(again, begin, middle)
+            self._segment(again, middle, end)
+
+    def _span(self, name: str, begin: int, end: int) -> Span:
+        points = self._points[name]
+        first = int(points.rows[0])
+        base = max(first, begin - self._reach[name] + 1)
+        try:
+            return Span(base, Running(points.values[base - first : end - first]))
+        except TooLarge:
+            raise NotSteady from None
+
+
+def _windows_below(node: nd.Node, windows: dict[nd.Node, Window]) -> Iterator[Window]:
+    if node in windows:
+        yield windows[node]
+    else:
+        for inner in node.inputs:
+            yield from _windows_below(inner, windows)
