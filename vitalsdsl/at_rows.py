@@ -63,6 +63,13 @@ class AtRows:
             raise CannotSay("a number that is not known to the last digit")
         return build(self, node, rows)
 
+    def _metric(self, node: nd.MetricNode, rows: Array) -> Array:
+        points = self._columns.points.get(node.name)
+        if points is None:
+            return np.full(len(rows), np.nan)
+        newest = np.searchsorted(points.rows, rows, side="right") - 1
+        return np.where(newest >= 0, points.values[newest], np.nan)
+
     def _arithmetic(self, node: op.Arithmetic, rows: Array) -> Array:
         return self._applied(SYMBOLS[node.compute], self.number(node.left, rows), self.number(node.right, rows))
 
@@ -217,12 +224,13 @@ def _begins_of_windows(state: Window, points: Points, columns: RunColumns, rows:
     return _Begins(at.tolist(), (at - placed[0]).tolist(), first.item() if state.unit != STEPS else int(first))
 
 
-_OF_EXACT = (op.Arithmetic, op.ArithmeticChain, op.Negative)
+_OF_EXACT = (nd.MetricNode, op.Arithmetic, op.ArithmeticChain, op.Negative)
 """Of these exact operands give the stream's own result: whole columns need not be asked."""
 
 _Build = Callable[[AtRows, Any, Array], Array]
 _BUILD: dict[type[nd.Node], _Build] = {
     nd.Fresh: AtRows._fresh,
+    nd.MetricNode: AtRows._metric,
     nd.Shown: lambda at, node, rows: at.number(node.source, rows),
     sg.Let: AtRows._let,
     sg.Feed: AtRows._let,

@@ -118,13 +118,10 @@ class Block:
         """Put what a comparison is from a row on into the columns of the run; the rows at which it is too close to call,
         if there are any. Raises NotSteady."""
         rows = slice(first, self.end)
-        if self._is_whole:
-            for closely in (False, True):
-                said = self._decided(node, closely)
-                if said is not None:
-                    if said:
-                        true[rows] = True
-                    return None
+        said = self.decided(node, closely=True)
+        if said is not None:
+            true[rows] = said
+            return None
         for inner in (node.left, node.right):
             self._prepare(inner)
         taken = self._buffers.taken()
@@ -136,8 +133,11 @@ class Block:
         close = _put(node.symbol, gap, (left.off + right.off) * (1 + 4 * EPS), true[rows], unknown[rows])
         return None if close is None else close + first
 
-    def _decided(self, node: op.Comparison, closely: bool) -> bool | None:
-        """What a comparison is at all rows, if that can be seen from the ranges of its sides."""
+    def decided(self, node: op.Comparison, closely: bool) -> bool | None:
+        """What a comparison is at all rows, if that can be seen from the ranges of its sides: of the points that there are,
+        or, closely, of what its windows come to."""
+        if not self._is_whole:
+            return None
         left, right = self._range(node.left, closely), self._range(node.right, closely)
         apart = left.high < right.low or left.low > right.high
         if node.symbol in ("==", "!="):
@@ -217,7 +217,8 @@ class Block:
             sums, off = self._range_of("first", window), running.off(n)
             mean = Range((sums.low - off) / n + pivot, (sums.high + off) / n + pivot)
         else:
-            spread = self._range_of("spread", window).widened(off_of_spread(running, n, n))
+            low, high = self._range_of("spread", window).widened(off_of_spread(running, n))
+            spread = Range(low / (n * (n - 1)), high / (n * (n - 1)))
         if function in (Mean, Sum):
             times = n if function is Sum else 1
             return Range(times * mean.low, times * mean.high).widened(8 * EPS * times * running.most)
@@ -310,14 +311,13 @@ class Block:
                 out += sums
             most = times * running.most
             return Numbers(out, off + 4 * EPS * most + TINY if off else 0.0, most)
-        spread, off, most = self._spread(window), off_of_spread(running, n, fewest), (2 * running.apart) ** 2
-        if window.function is Var:
-            np.maximum(spread, 0.0, out=out)
-        else:
+        off, most = off_of_spread(running, n) / (fewest * (fewest - 1)), (2 * running.apart) ** 2
+        np.multiply(self._spread(window), 1 / (size * (size - 1)), out=out)
+        np.maximum(out, 0.0, out=out)
+        if window.function is Std:
             if off:
-                least = float(np.fmin.reduce(spread[skip:], initial=math.inf))
+                least = float(np.fmin.reduce(out[skip:], initial=math.inf))
                 off = math.sqrt(off) if least <= off else off / math.sqrt(least)
-            np.maximum(spread, 0.0, out=out)
             np.sqrt(out, out=out)
             most = 2 * running.apart
         return Numbers(out, off + 4 * EPS * most + TINY if off else 0.0, most)
@@ -356,28 +356,25 @@ class Block:
         return found
 
     def _spread(self, window: Window) -> Array:
-        """The variance of each window, as it comes: rounding may leave it below 0."""
+        """The variance of each window times n * (n - 1), as it comes: rounding may leave it below 0."""
         key = (window.metric, window.length, "spread")
         found = self._sums.get(key)
         if found is None:
-            found = self._sums[key] = self._buffers.take(self._count)
-            sums, size = self._difference("first", window), self._sizes(window)
-            squares = self._difference("second", window)
-            np.multiply(sums, sums, out=found)
-            found *= 1 / size
-            np.subtract(squares, found, out=found)
-            found *= 1 / (size - 1)
+            found = self._sums[key] = self._difference("second", window)
+            sums, square = self._difference("first", window), self._buffers.take(self._count)
+            found *= self._sizes(window)
+            np.multiply(sums, sums, out=square)
+            found -= square
         return found
 
 
-def off_of_spread(running: Running, n: int, fewest: int) -> float:
-    """By how much a window's variance may be off, of n points at most and so many at least."""
+def off_of_spread(running: Running, n: int) -> float:
+    """By how much a window's variance times n * (n - 1) may be off, of n points at most."""
     if not running.apart:
         return 0.0
-    sums, squares = running.off(n), running.off_squares(n)
-    of_rounding = 8 * EPS * min(n * running.apart**2, float(running.second[-1]))
-    off = squares + 2 * running.apart * sums * n / fewest + sums * sums / fewest + of_rounding
-    return off / (fewest - 1) * (1 + 16 * EPS) + TINY
+    sums, squares, largest = running.off(n), running.off_squares(n), n * running.apart
+    square = min(largest * largest, n * float(running.second[-1]))
+    return (n * squares + 2 * largest * sums + sums * sums + 4 * EPS * square) * (1 + 16 * EPS) + TINY
 
 
 def _put(symbol: str, gap: Array, off: float, true: Array, unknown: Array) -> Array | None:

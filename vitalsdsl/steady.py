@@ -17,7 +17,7 @@ from vitalsdsl import nodes as nd
 from vitalsdsl import operations as op
 from vitalsdsl.blocks import EXTREMES, MOMENTS, Block, Buffers, NotSteady, Span, Window
 from vitalsdsl.kernels.columns import Array
-from vitalsdsl.kernels.running import Running, TooLarge
+from vitalsdsl.kernels.running import Room, Running, TooLarge
 from vitalsdsl.kernels.spread_out import Points
 from vitalsdsl.possible import Possible
 from vitalsdsl.run_columns import RunColumns
@@ -56,12 +56,12 @@ class Steady:
             self._found = {}
             for group in self._groups():
                 try:
-                    self._found.update(_Group(self._columns.count, *group).said())
+                    self._found.update(group.said())
                 except NotSteady:
                     continue
         return self._found.get(node)
 
-    def _groups(self) -> Iterator[tuple[dict[op.Comparison, int], dict[str, Points], dict[nd.Node, Window]]]:
+    def _groups(self) -> Iterator[_Group]:
         """The comparisons with where they are first known, by the metrics that they rest on together."""
         groups: dict[frozenset[str], dict[op.Comparison, int]] = {}
         for node in self._columns.comparisons():
@@ -71,9 +71,10 @@ class Steady:
                 continue
             if names:
                 groups.setdefault(names, {})[node] = known_from
+        rooms, buffers = [Room() for _ in range(max(map(len, groups), default=0))], Buffers(BLOCK)
         for names, comparisons in groups.items():
             points = {name: found for name in names if (found := self._metrics[name]) is not None}
-            yield comparisons, points, self._windows
+            yield _Group(self._columns.count, comparisons, points, self._windows, rooms, buffers)
 
     def _looked_into(self, node: nd.Node) -> tuple[frozenset[str], int]:
         """The metrics below a node, and the row from which on it is known."""
@@ -143,6 +144,8 @@ class _Group:
         comparisons: dict[op.Comparison, int],
         points: dict[str, Points],
         windows: dict[nd.Node, Window],
+        rooms: Sequence[Room],
+        buffers: Buffers,
     ) -> None:
         self._count = count
         self._known_from = comparisons
@@ -157,7 +160,8 @@ class _Group:
         for node in comparisons:
             for window in _windows_below(node, windows):
                 self._reach[window.metric] = max(self._reach[window.metric], window.length)
-        self._buffers = Buffers(BLOCK)
+        self._buffers = buffers
+        self._rooms = dict(zip(points, rooms))
 
     def said(self) -> dict[nd.Node, Possible]:
         begin = min(min(self._known_from.values()), self._count)
@@ -175,6 +179,9 @@ class _Group:
 
     def _segment(self, nodes: Sequence[op.Comparison], begin: int, end: int) -> None:
         spans = {name: self._span(name, begin, end) for name in self._points}
+        nodes = list(self._undecided(nodes, Block(self._windows, spans, begin, end, self._buffers)))
+        if not nodes:
+            return
         open_rows: dict[op.Comparison, list[Array]] = {}
         for at in range(begin, end, BLOCK):
             block = Block(self._windows, spans, at, min(at + BLOCK, end), self._buffers)
@@ -201,12 +208,21 @@ class _Group:
             self._segment(again, begin, middle)
             self._segment(again, middle, end)
 
+    def _undecided(self, nodes: Sequence[op.Comparison], whole: Block) -> Iterator[op.Comparison]:
+        """Without those of which the points alone say what they are in a whole segment."""
+        for node in nodes:
+            said = whole.decided(node, closely=False)
+            if said is None:
+                yield node
+            else:
+                self._true[node][max(whole.begin, self._known_from[node]) : whole.end] = said
+
     def _span(self, name: str, begin: int, end: int) -> Span:
         points = self._points[name]
         first = int(points.rows[0])
         base = max(first, begin - self._reach[name] + 1)
         try:
-            return Span(base, Running(points.values[base - first : end - first]))
+            return Span(base, Running(points.values[base - first : end - first], self._rooms[name]))
         except TooLarge:
             raise NotSteady from None
 

@@ -35,7 +35,10 @@ def bounds(points: Array, rows: Rows, extent: Extent, at: Array) -> tuple[Array,
     first = int(np.searchsorted(points, placed))
     if first == len(points):
         return end, end, np.zeros(len(at), bool)
-    left = placed + np.searchsorted(now[placed:], now[at] - extent.size, side="right")
+    gone = now[at] - extent.size
+    if extent.unit == STEPS:
+        gone = np.floor(gone).astype(now.dtype)  # of one type with the steps, which else were all made floats
+    left = placed + np.searchsorted(now[placed:], gone, side="right")
     begin = np.clip(np.searchsorted(points, left), first, end)
     lived = now[at] - now[points[first]] + (extent.unit == STEPS)
     return np.minimum(begin, end), end, (end > first) & (lived >= extent.size)
