@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -20,6 +20,8 @@ from vitalsdsl.plan import Plan
 from vitalsdsl.possible import Possible
 from vitalsdsl.table import Table
 from vitalsdsl.types import Extent
+
+_MOST_KEPT = 16
 
 
 class CannotSay(Exception):
@@ -70,6 +72,15 @@ class RunColumns:
     def comparisons(self) -> Iterable[op.Comparison]:
         """All that the plan compares."""
         return [node for node in self._joined.plan.graph.order if isinstance(node, op.Comparison)]
+
+    def kept(self, key: Any, make: Callable[[], Any]) -> Any:
+        """What is made once for all runs of the plan that are alike in what the key says."""
+        known = self._joined.kept
+        if key not in known:
+            if len(known) == _MOST_KEPT:
+                del known[next(iter(known))]
+            known[key] = make()
+        return known[key]
 
     def joined_at(self, node: nd.Node) -> list[tuple[nd.Node, int]]:
         """The members that a function over a family has, and the rows at which they joined."""

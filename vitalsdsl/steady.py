@@ -9,7 +9,7 @@ costs the few rows around it, and no answer.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
@@ -44,10 +44,6 @@ class Steady:
 
     def __init__(self, columns: RunColumns) -> None:
         self._columns = columns
-        self._steps = columns.rows.steps
-        self._stride = _stride(self._steps)
-        self._metrics: dict[str, Points | None] = {}
-        self._windows: dict[nd.Node, Window] = {}
         self._found: dict[nd.Node, Possible] | None = None
 
     def said(self, node: op.Comparison) -> Possible | None:
@@ -62,53 +58,67 @@ class Steady:
         return self._found.get(node)
 
     def _groups(self) -> Iterator[_Group]:
-        """The comparisons with where they are first known, by the metrics that they rest on together."""
-        groups: dict[frozenset[str], dict[op.Comparison, int]] = {}
-        for node in self._columns.comparisons():
+        columns = self._columns
+        steady = {name: points for name, points in columns.points.items() if _is_steady(points, columns.count)}
+        stride = _stride(columns.rows.steps)
+        firsts = {name: int(points.rows[0]) for name, points in steady.items()}
+        layout: _Layout = columns.kept(
+            ("steady", stride, *sorted(firsts.items())), lambda: _Layout(columns, firsts, stride)
+        )
+        rooms, buffers = [Room() for _ in range(max(map(len, layout.groups), default=0))], Buffers(BLOCK)
+        for names, comparisons in layout.groups.items():
+            points = {name: steady[name] for name in names}
+            yield _Group(columns.count, comparisons, points, layout.windows, rooms, buffers)
+
+
+class _Layout:
+    """Which comparisons of a plan can be had, and from which row on each is known: the same for all runs in which the same
+    metrics begin at the same rows."""
+
+    def __init__(self, columns: RunColumns, firsts: Mapping[str, int], stride: int) -> None:
+        self._columns = columns
+        self._firsts = firsts
+        self._stride = stride
+        self.windows: dict[nd.Node, Window] = {}
+        self.groups: dict[frozenset[str], dict[op.Comparison, int]] = {}
+        """By the metrics that they rest on together."""
+        for node in columns.comparisons():
             try:
                 names, known_from = self._looked_into(node)
             except NotSteady:
                 continue
             if names:
-                groups.setdefault(names, {})[node] = known_from
-        rooms, buffers = [Room() for _ in range(max(map(len, groups), default=0))], Buffers(BLOCK)
-        for names, comparisons in groups.items():
-            points = {name: found for name in names if (found := self._metrics[name]) is not None}
-            yield _Group(self._columns.count, comparisons, points, self._windows, rooms, buffers)
+                self.groups.setdefault(names, {})[node] = known_from
+        del self._columns  # what is kept for other runs holds nothing of this one
 
     def _looked_into(self, node: nd.Node) -> tuple[frozenset[str], int]:
         """The metrics below a node, and the row from which on it is known."""
         if isinstance(node, nd.Constant):
             return frozenset(), 0
         if isinstance(node, nd.MetricNode):
-            return frozenset([node.name]), int(self._points(node.name).rows[0])
+            return frozenset([node.name]), self._first(node.name)
         if isinstance(node, nd.Function):
-            window = self._windows.get(node)
+            window = self.windows.get(node)
             if window is None:
-                window = self._windows[node] = self._window(node)
+                window = self.windows[node] = self._window(node)
             return frozenset([window.metric]), window.known_from
         if isinstance(node, (op.Comparison, op.Arithmetic, op.ArithmeticChain, op.Negative)):
             found = [self._looked_into(inner) for inner in node.inputs]
             return frozenset().union(*(names for names, _ in found)), max(known for _, known in found)
         raise NotSteady
 
-    def _points(self, name: str) -> Points:
-        """The points of a metric that has one at each row from its first on."""
-        if name not in self._metrics:
-            points, count = self._columns.points.get(name), self._columns.count
-            is_steady = points is not None and len(points) and len(points) == count - int(points.rows[0])
-            self._metrics[name] = points if is_steady else None
-        found = self._metrics[name]
-        if found is None:
+    def _first(self, metric: str) -> int:
+        first = self._firsts.get(metric)
+        if first is None:
             raise NotSteady
-        return found
+        return first
 
     def _window(self, node: nd.Function) -> Window:
         if node.call is None or len(node.streams) != 1 or not isinstance(node.streams[0], nd.MetricNode):
             raise NotSteady
         function, fixed = node.call
         metric = node.streams[0].name
-        first = int(self._points(metric).rows[0])
+        first = self._first(metric)
         if function not in (*MOMENTS, *EXTREMES) or self._columns.since(node.state) > first:
             raise NotSteady
         extent = fixed["W"]
@@ -121,6 +131,11 @@ class Steady:
         if not function.minimum <= length <= MOST_BEFORE:
             raise NotSteady
         return Window(function, metric, length, first + warm - 1)
+
+
+def _is_steady(points: Points, count: int) -> bool:
+    """Whether there is one at each row from the first on."""
+    return len(points) > 0 and len(points) == count - int(points.rows[0])
 
 
 def _stride(steps: Array) -> int:
