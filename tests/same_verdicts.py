@@ -8,6 +8,7 @@ import math
 import random
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 from typing import Any
 
 from reference.generator import random_case
@@ -65,6 +66,9 @@ def broken_of(loaded: LoadedPolicy, rows: Events, seed: int, count: Counter[str]
         "in pieces": lambda: _in_pieces(loaded, rows, chance),
     }
     found = [f"{name}: other transitions" for name, way in ways.items() if _told(way()) != wanted]
+    batch = Batch(loaded.policy, loaded.digest)
+    if _changes(batch.transitions(rows, wordless=True)) != _changes(streamed(loaded, rows)):
+        found.append("batch without words: other changes")
     if _standing(Batch(loaded.policy, loaded.digest).replayed(rows)) != _standing(_replayed(loaded, rows)):
         found.append("batch: it stands otherwise at the end")
     return found + list(columns_that_differ(loaded, rows, Counter() if count is None else count))
@@ -99,6 +103,10 @@ def _go_on(stream: Stream, rows: Events) -> list[Transition]:
 def _told(transitions: Iterable[Transition]) -> list[str]:
     """All that a transition says: NaN is told as a word, so that it is like itself."""
     return [repr(transition) for transition in transitions]
+
+
+def _changes(transitions: Iterable[Transition]) -> list[str]:
+    return [repr(replace(one, message="", values={}, margin=0.0)) for one in transitions]
 
 
 def _restored(loaded: LoadedPolicy, rows: Events, at: int) -> list[Transition]:

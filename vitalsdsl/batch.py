@@ -54,9 +54,10 @@ class Batch:
         run: str = "run",
         total_steps: float = math.nan,
         table: Table | None = None,
+        wordless: bool = False,
     ) -> list[Transition]:
         """What the stream would say of a run, in its order. `table` is that of the events, where it has been made for
-        another policy.
+        another policy; `wordless` for who asks neither for messages nor for values nor margins, which take the longest.
 
         >>> from vitalsdsl.policy import load
         >>> policy = load("p", text="when loss > 3 -> orange")
@@ -64,7 +65,7 @@ class Batch:
         >>> [(t.step, t.to.word) for t in Batch(policy.policy).transitions(rows)]
         [(2, 'orange'), (3, 'green')]
         """
-        return self.replayed(events, run, total_steps, table).transitions
+        return self.replayed(events, run, total_steps, table, wordless).transitions
 
     def replayed(
         self,
@@ -72,6 +73,7 @@ class Batch:
         run: str = "run",
         total_steps: float = math.nan,
         table: Table | None = None,
+        wordless: bool = False,
     ) -> Replayed:
         """The same, with where the run stands at its end."""
         table = Table.of(events) if table is None else table
@@ -85,20 +87,22 @@ class Batch:
         if joined is None:
             found = _gone_through(self._begun(run, total_steps, None, table, 0), self._needed(events, table, None))
         else:
-            found = self._told(joined, Screen(joined, begins, table, total_steps), events, run, total_steps, table)
+            screen = Screen(joined, begins, table, total_steps)
+            changes = Changes(screen, joined.plan, run, self._digest, wordless)
+            found = self._told(joined, screen, changes, events, run, total_steps, table)
         return Replayed(found, _level(found), table.points.keys(), 0, counter)
 
     def _told(
         self,
         joined: Joined,
         screen: Screen,
+        changes: Changes,
         events: Sequence[Row | Rewind],
         run: str,
         total_steps: float,
         table: Table,
     ) -> list[Transition]:
         """Each rule's transitions from columns; of those of which they do not say enough, from the stream."""
-        changes = Changes(screen, joined.plan, run, self._digest)
         found: list[Transition] = []
         left: dict[str, Stretch] = {}
         for rule in joined.plan.rules:

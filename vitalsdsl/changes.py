@@ -32,7 +32,8 @@ _Step = tuple[int, Change, int]
 class Changes:
     """The rules of one plan over one run, one after the other."""
 
-    def __init__(self, screen: Screen, plan: Plan, run: str, digest: str) -> None:
+    def __init__(self, screen: Screen, plan: Plan, run: str, digest: str, wordless: bool = False) -> None:
+        self._wordless = wordless
         self._screen = screen
         self._columns = screen.columns
         self._plan = plan
@@ -47,12 +48,12 @@ class Changes:
         if not steps:
             return []
         rows = np.array(sorted({row for row, _, _ in steps}), dtype=np.int64)
-        at, reading = self._columns.rows, _ReadingColumns(self._columns, rows)
+        at, reading = self._columns.rows, None if self._wordless else _ReadingColumns(self._columns, rows)
         found = []
         for row, change, rung in steps:
-            reading.row = row
-            step, time = int(at.steps[row]), float(at.times[row])
-            found.append(in_words(self._run, rule, change, rung, step, time, reading))
+            if reading is not None:
+                reading.row = row
+            found.append(in_words(self._run, rule, change, rung, int(at.steps[row]), float(at.times[row]), reading))
         return found
 
     # ---------------------------------------------------------------- levels
@@ -60,6 +61,9 @@ class Changes:
     def _of_guard(self, rule: RuleState) -> list[_Step]:
         guard = rule.guard
         assert guard is not None
+        points = self._columns.points.get(guard.metric.name)
+        if points is None or np.isfinite(points.values).all():
+            return []
         rows = self._columns.evaluations(guard)
         values = np.broadcast_to(self._columns.number(guard.metric).values, (self._columns.count,))[rows]
         amiss = np.isnan(values) & guard.watches_nan | np.isinf(values) & guard.watches_inf

@@ -65,18 +65,19 @@ def describe(stream: Stream, rule: RuleState, change: Change, step: int, time: f
 
 
 def in_words(
-    run: Run, rule: RuleState, change: Change, rung: int, step: int, time: float, reading: Reading
+    run: Run, rule: RuleState, change: Change, rung: int, step: int, time: float, reading: Reading | None
 ) -> Transition:
-    """The same, from whatever says what nodes are at that step."""
+    """The same, from whatever says what nodes are at that step; from nothing without message, values and margin."""
     values: dict[str, float] = {}
-    margin = math.nan
-    if rule.guard is not None:
-        values[rule.guard.metric.name] = reading.value(rule.guard.metric)
-    elif rule.clauses:
-        condition = (change.clause or rule.clauses[0]).condition
-        evidence(condition, values, reading)
-        margin = distance(condition, reading.value) if change.clause is not None else math.nan
-    message = _message(run.plan, rule, change, step, values, reading)
+    margin, message = math.nan, ""
+    if reading is not None:
+        if rule.guard is not None:
+            values[rule.guard.metric.name] = reading.value(rule.guard.metric)
+        elif rule.clauses:
+            condition = (change.clause or rule.clauses[0]).condition
+            evidence(condition, values, reading)
+            margin = distance(condition, reading.value) if change.clause is not None else math.nan
+        message = _message(run.plan, rule, change, step, values, reading)
     clause = rule.clauses.index(change.clause) if change.clause is not None else -1
     return Transition(
         run.name, run.attempt, rule.name, rule.member, step, change.onset, change.before, change.to,

@@ -50,7 +50,7 @@ def _batch(work: Work) -> Run:
         steps = np.arange(work.steps)
         points = {name: Points(steps, column) for name, column in work.columns.items()}
         table = Table(Rows(steps, np.full(work.steps, math.nan)), points)
-        return work.changes(batch.transitions(rows, table=table))
+        return work.changes(batch.transitions(rows, table=table, wordless=True))
 
     return run
 
@@ -249,7 +249,7 @@ def _step_by_step(new: Callable[[int], Any]) -> Callable[[Work], Run]:
 
 BATCH = [
     Contender("vitalsdsl, a run at once", _batch),
-    Contender("vitalsdsl, its rows as dicts", _batch_of_rows),
+    Contender("vitalsdsl, of rows, in words", _batch_of_rows),
     Contender("numba, one pass", _numba, "numba"),
     Contender("bottleneck + NumPy", _bottleneck, "bottleneck"),
     Contender("pandas rolling", _pandas, "pandas"),
