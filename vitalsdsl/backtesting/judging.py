@@ -170,7 +170,10 @@ def _from_columns(
     table = Table.of(events)
     info = recording.info
     changes = [
-        [Change.of(t) for t in _policy(copy).batch.transitions(events, info.name, info.total_steps, table)]
+        [
+            Change.of(t)
+            for t in _policy(copy).batch.transitions(events, info.name, info.total_steps, table, wordless=True)
+        ]
         for copy in copies
     ]
     return _outcomes(recording, run, copies, changes, walk)

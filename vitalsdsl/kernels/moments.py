@@ -23,6 +23,11 @@ class Moments(Deferred):
         self._sum = 0
         self._squares = 0
 
+    def put(self, total: int, squares: int, bits: int, usable: int) -> None:
+        """Know of so many points nothing but their sums, in units of 2^-bits."""
+        self._grid.put(bits)
+        self._sum, self._squares, self.usable = total, squares, usable
+
     def _widened(self, bits: int) -> None:
         self._sum <<= bits
         self._squares <<= 2 * bits
