@@ -62,6 +62,7 @@ def broken_of(loaded: LoadedPolicy, rows: Events, seed: int, count: Counter[str]
     chance = random.Random(f"laws {seed}")
     ways: dict[str, Callable[[], Iterable[Transition]]] = {
         "batch": lambda: Batch(loaded.policy, loaded.digest).transitions(rows),
+        "node by node": lambda: _go_on(_stream(loaded, quick=False), rows),
         "restored": lambda: _restored(loaded, rows, chance.randrange(len(rows) + 1)),
         "in pieces": lambda: _in_pieces(loaded, rows, chance),
     }
@@ -89,8 +90,8 @@ def _standing(seen: Replayed) -> list[str]:
     return [seen.level.word, repr(sorted(seen.names)), str(seen.late_points), repr(counters)]
 
 
-def _stream(loaded: LoadedPolicy) -> Stream:
-    return Stream(loaded.policy, "run", loaded.digest, keep_all=True)
+def _stream(loaded: LoadedPolicy, quick: bool = True) -> Stream:
+    return Stream(loaded.policy, "run", loaded.digest, keep_all=True, quick=quick)
 
 
 def _go_on(stream: Stream, rows: Events) -> list[Transition]:
@@ -175,7 +176,7 @@ def _is_among(said: Any, row: int, value: bool | None) -> bool:
 
 def _seen(loaded: LoadedPolicy, rows: Events) -> dict[tuple[str, str | None, int], tuple[list[int], list[Any]]]:
     """Of each condition the rows at which the stream evaluates it, and what it finds."""
-    stream, found = _stream(loaded), {}
+    stream, found = _stream(loaded, quick=False), {}
     graph = stream.plan.graph
     schedule = graph.schedule
     due: set[Any] = set()
