@@ -13,7 +13,7 @@ import pytest
 from same_verdicts import case
 
 from vitalsdsl import quick
-from vitalsdsl.kernels import ahead
+from vitalsdsl.kernels import ahead, pieces
 from vitalsdsl.points import Rewind, Row
 from vitalsdsl.policy import load
 from vitalsdsl.rules import Policy
@@ -28,8 +28,10 @@ def small(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> No
     """Everything that makes code worth its while is met early."""
     longest, short = request.param
     monkeypatch.setattr(quick, "AFTER", 3)
-    for name, value in {"LONGEST": longest, "SHORT": short, "SHORTEST": 1, "POOR": 0, "MANY": 8, "_AT_ONCE": 4}.items():
+    for name, value in {"LONGEST": longest, "SHORTEST": 1, "POOR": 0, "_AT_ONCE": 4}.items():
         monkeypatch.setattr(ahead, name, value)
+    monkeypatch.setattr(pieces, "SHORT", short)
+    monkeypatch.setattr(pieces, "MANY", 8)
 
 
 def go(stream: Stream, events: list[Row | Rewind]) -> list[str]:

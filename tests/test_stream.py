@@ -14,10 +14,11 @@ from reference.generator import random_case
 from vitalsdsl import expressions as ex
 from vitalsdsl import rules
 from vitalsdsl.errors import StateError
+from vitalsdsl.history import KEPT_SNAPSHOTS, SNAPSHOT_EVERY
 from vitalsdsl.parser import parse
 from vitalsdsl.rules import Level
 from vitalsdsl.source import Source
-from vitalsdsl.stream import KEPT_SNAPSHOTS, SNAPSHOT_EVERY, Stream
+from vitalsdsl.stream import Stream
 
 SEEDS = range(7_000, 7_040)
 

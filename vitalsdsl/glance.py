@@ -1,6 +1,6 @@
 """Glance: whether a condition is surely true or surely false, as a line of Python.
 
-Numbers are worked out near enough (`vitalsdsl.kernels.ahead`), each with a bound on its error. A comparison whose two sides
+Numbers are worked out near enough (`vitalsdsl.kernels.pieces`), each with a bound on its error. A comparison whose two sides
 are farther apart than their errors comes out as the exact one does; any other is left open, and so is all that is unknown.
 """
 
@@ -14,8 +14,8 @@ from dataclasses import dataclass, field, replace
 
 from vitalsdsl import nodes as nd
 from vitalsdsl import operations as op
-from vitalsdsl.kernels.ahead import InWindow, Piece, in_window
 from vitalsdsl.kernels.deferred import Deferred
+from vitalsdsl.kernels.pieces import InWindow, Piece, in_window
 from vitalsdsl.ops.abs import Abs
 from vitalsdsl.ops.base import Windowed
 from vitalsdsl.ops.greatest import Greatest

@@ -4,51 +4,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from vitalsdsl import nodes as nd
 from vitalsdsl import rules
 from vitalsdsl.errors import StateError
+from vitalsdsl.history import History, OpenStep, Snapshot
 from vitalsdsl.plan import Plan
 from vitalsdsl.points import Row
 from vitalsdsl.quick import Quick
 from vitalsdsl.rules import Level
 from vitalsdsl.verdict import Past, RuleState, Transition
 from vitalsdsl.wording import describe
-
-SNAPSHOT_EVERY = 1_000
-KEPT_SNAPSHOTS = 4
-
-
-class _Open:
-    """The step that is open: what has come for it so far, by logged name."""
-
-    __slots__ = ("_values", "began", "plain", "repeats", "step", "time")
-
-    def __init__(self, step: int, began: float = math.nan, plain: Mapping[str, float] | None = None) -> None:
-        self.step = step
-        self.began = began
-        self.time = math.nan
-        self.plain = plain
-        """Its values, where all came at once and are of this step; None where they did not."""
-        self.repeats: dict[str, list[float]] = {}
-        self._values: dict[str, tuple[float, int]] = {}
-
-    @property
-    def values(self) -> dict[str, tuple[float, int]]:
-        """By logged name the value and its own step."""
-        plain = self.plain
-        if plain is not None:
-            self.plain = None
-            self._values = {name: (value, self.step) for name, value in plain.items()}
-        return self._values
-
-
-@dataclass
-class _Snapshot:
-    step: int
-    state: dict[str, Any]
 
 
 class Stream:
@@ -90,13 +57,10 @@ class Stream:
     def _begin(self) -> None:
         self.plan = Plan(self.policy, self._only)
         self.plan.graph.clock.total_steps = self._total_steps
-        self._open: _Open | None = None
+        self._open: OpenStep | None = None
         self._late: list[tuple[str, float, int, float]] = []
         self._seen: dict[str, float] = {}
-        self._rows: list[_Open] = []
-        self._snapshots: list[_Snapshot] = []
-        self._since_snapshot = 0
-        self._complete = self._keep_rows
+        self._history = History(self._keep_all) if self._keep_rows else None
         self._fresh: frozenset[str] | None = None
         self._quick = Quick(self.plan) if self._is_quick else None
         self._lately: tuple[Collection[str], int] = ((), -1)
@@ -156,26 +120,18 @@ class Stream:
             if opened is not None:
                 out = self.close()
             if not self._late:
-                opened = self._open = _Open(step, time, dict(values))
+                opened = self._open = OpenStep(step, time, dict(values))
                 opened.time = time
                 return out
-            opened = self._open = _Open(step, time)
+            opened = self._open = OpenStep(step, time)
             for name, value, own, at in self._late:
-                self._add(opened, name, value, own, at)
+                opened.add(name, value, own, at)
             self._late.clear()
         if not values and time == time:
             opened.time = time if opened.time != opened.time else max(opened.time, time)
         for name, value in values.items():
-            self._add(opened, name, value, step, time)
+            opened.add(name, value, step, time)
         return out
-
-    def _add(self, opened: _Open, name: str, value: float, own_step: int, time: float) -> None:
-        if time == time and not opened.time >= time:
-            opened.time = time
-        before = opened.values.get(name)
-        if before is not None:
-            opened.repeats.setdefault(name, [before[0]]).append(value)
-        opened.values[name] = (value, own_step)
 
     def _push_late(self, values: Mapping[str, float], step: int, time: float) -> None:
         """A point whose step has closed counts at the step now open if it is its metric's newest; else it is counted."""
@@ -188,7 +144,7 @@ class Stream:
             if step <= newest:
                 self.late_points += 1
             elif self._open is not None:
-                self._add(self._open, name, value, step, time)
+                self._open.add(name, value, step, time)
             else:
                 self._late.append((name, value, step, time))
 
@@ -198,19 +154,17 @@ class Stream:
         if opened is None:
             return []
         transitions = self._evaluate(opened)
-        if not self._keep_rows:
-            return transitions
-        self._rows.append(opened)
-        self._since_snapshot += 1
-        if self._since_snapshot >= SNAPSHOT_EVERY:
-            self._snapshot()
+        if self._history is not None:
+            self._history.add(opened)
+            if self._history.wants_snapshot:
+                self._history.take(Snapshot(opened.step, self._state(to_keep=True)))
         return transitions
 
     def finish(self) -> list[Transition]:
         """The end of the run: closes the open step."""
         return self.close()
 
-    def _evaluate(self, opened: _Open) -> list[Transition]:
+    def _evaluate(self, opened: OpenStep) -> list[Transition]:
         plan, clock = self.plan, self.plan.graph.clock
         step, time = opened.step, opened.time
         out = self.tick(opened.began) if plan.graph.stalled else []
@@ -254,7 +208,7 @@ class Stream:
             self._seen.update(dict.fromkeys(names, step))
             self._lately = (), step
 
-    def _take_in(self, opened: _Open, step: int, time: float) -> frozenset[str]:
+    def _take_in(self, opened: OpenStep, step: int, time: float) -> frozenset[str]:
         """Hand the step's values to the metrics that they feed; which metrics have a point."""
         plan, seen = self.plan, self._seen
         new = [name for name in opened.values if name not in seen]
@@ -333,7 +287,7 @@ class Stream:
         if self.closed is None or to >= self.closed:
             return out
         before = self._standing()
-        self._restart(to, [row for row in self._rows if row.step <= to])
+        self._restart(to)
         return out + self._differences(before, to)
 
     def replace(self, old: Stream, to: int) -> list[Transition]:
@@ -387,36 +341,18 @@ class Stream:
             time=self.plan.graph.clock.time,
         )  # fmt: skip
 
-    def _restart(self, to: int, rows: list[_Open]) -> None:
+    def _restart(self, to: int) -> None:
         """From the newest snapshot at or before a step, go through the points that came after it."""
-        snapshot = next((s for s in reversed(self._snapshots) if s.step <= to), None)
-        if snapshot is None and not self._from_start():
-            self.history_lost = True
-            self._begin()
-            return
-        kept, complete = [s for s in self._snapshots if s.step <= to], self._complete
+        past = self._history.up_to(to) if self._history is not None else None
         self._begin()
-        self._complete = complete
-        if snapshot is not None:
-            self._restore(snapshot.state)
-        self._rows = rows
-        self._snapshots = kept
-        for row in rows:
-            if snapshot is None or row.step > snapshot.step:
-                self._evaluate(row)
-
-    def _from_start(self) -> bool:
-        return self._complete
-
-    def _snapshot(self) -> None:
-        self._since_snapshot = 0
-        assert self.closed is not None
-        self._snapshots.append(_Snapshot(self.closed, self._state(to_keep=True)))
-        if not self._keep_all and len(self._snapshots) > KEPT_SNAPSHOTS:
-            del self._snapshots[0]
-            oldest = self._snapshots[0].step
-            self._rows = [row for row in self._rows if row.step > oldest]
-            self._complete = False
+        if past is None:
+            self.history_lost = True
+            return
+        if past.newest is not None:
+            self._restore(past.newest.state)
+        self._history = past
+        for row in past.after(past.newest):
+            self._evaluate(row)
 
     # ---------------------------------------------------------------- state
 
@@ -450,14 +386,13 @@ class Stream:
             self._late = [(late[0], late[1], late[2], late[3]) for late in saved["late"]]
             if saved["open"] is not None:
                 step, began, time, values, repeats = saved["open"]
-                opened = self._open = _Open(step, began)
+                opened = self._open = OpenStep(step, began)
                 opened.time, opened.repeats = time, repeats
                 opened.values.update({name: (value[0], value[1]) for name, value in values.items()})
         except (KeyError, TypeError, ValueError, IndexError) as error:
             raise StateError(f"saved rule state is damaged: {error}") from error
-        if self.closed is not None and self._keep_rows:
-            self._snapshots = [_Snapshot(self.closed, self._state(to_keep=True))]
-            self._complete = False
+        if self.closed is not None and self._history is not None:
+            self._history.begin_at(Snapshot(self.closed, self._state(to_keep=True)))
 
     def _state(self, to_keep: bool = False) -> dict[str, Any]:
         """As plain data, or else to be kept in this process."""

@@ -17,8 +17,8 @@ from vitalsdsl.kernels.state import State
 from vitalsdsl.kernels.window import Window
 
 if TYPE_CHECKING:
-    from vitalsdsl.kernels.ahead import InWindow, Piece
     from vitalsdsl.kernels.columns import Column, Rows
+    from vitalsdsl.kernels.pieces import InWindow, Piece
     from vitalsdsl.kernels.sliding import Windows
     from vitalsdsl.kernels.spread_out import Points
     from vitalsdsl.kernels.told import Told

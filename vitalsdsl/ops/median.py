@@ -9,8 +9,8 @@ from vitalsdsl.kernels.ordered import Ordered, middle
 from vitalsdsl.ops.base import Aggregate, Arguments, Windowed
 
 if TYPE_CHECKING:
-    from vitalsdsl.kernels.ahead import InWindow, Piece
     from vitalsdsl.kernels.columns import Column
+    from vitalsdsl.kernels.pieces import InWindow, Piece
     from vitalsdsl.kernels.sliding import Windows
 
 

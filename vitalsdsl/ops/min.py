@@ -8,8 +8,8 @@ from vitalsdsl.kernels.extremes import Extremes
 from vitalsdsl.ops.base import Aggregate, Arguments, Windowed
 
 if TYPE_CHECKING:
-    from vitalsdsl.kernels.ahead import InWindow, Piece
     from vitalsdsl.kernels.columns import Column
+    from vitalsdsl.kernels.pieces import InWindow, Piece
     from vitalsdsl.kernels.sliding import Windows
 
 

@@ -10,8 +10,8 @@ from vitalsdsl.kernels.ordered import Ordered
 from vitalsdsl.ops.base import WINDOW, Arguments, Parameter, Takes, Windowed, X
 
 if TYPE_CHECKING:
-    from vitalsdsl.kernels.ahead import InWindow, Piece
     from vitalsdsl.kernels.columns import Column
+    from vitalsdsl.kernels.pieces import InWindow, Piece
     from vitalsdsl.kernels.sliding import Windows
 
 
