@@ -168,7 +168,7 @@ def test_of_a_trainers_checkpoints_the_newest_is_read_and_none_beside_the_whole_
 def test_a_trackers_folder_without_runs_costs_no_log_beside_it(project: Path) -> None:
     (project / "runs" / "b" / "wandb" / "offline-run-20260101_120000-x").mkdir(parents=True)
     found, unread = places_of(["runs"])
-    assert len(found) == 5 and [(one.source, one.is_named) for one in unread] == [("runs/b/wandb", False)]
+    assert len(found) == 6 and [(one.source, one.is_named) for one in unread] == [("runs/b/wandb", False)]
 
 
 def test_event_files_of_one_folder_are_one_run_wherever_it_lies(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
