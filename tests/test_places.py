@@ -125,6 +125,17 @@ def test_a_source_that_cannot_be_read_costs_no_other(project: Path) -> None:
     assert written.exit_code == 2 and not (project / "new.vitals").exists()
 
 
+def test_our_own_files_beside_logs_are_no_logs_and_others_are_named_shortly(project: Path) -> None:
+    (project / "runs" / "b" / "p.vitals").write_text("when loss > 3 -> red\n")
+    journal = {"type": "noted", "run": "a", "step": 3, "rule": "r", "to": "red"}
+    (project / "runs" / "b" / "p.journal.jsonl").write_text(json.dumps(journal) + "\n")
+    (project / "runs" / "b" / "notes.txt").write_text("nothing to see\n")
+    result = call("replay", "p.vitals", "runs")
+    assert [line for line in result.stdout.splitlines() if not line.startswith(" ")] == FOUND
+    assert "runs/b/notes.txt: is in no known log format; " in result.stderr
+    assert "p.journal" not in result.stderr and "p.vitals" not in result.stderr
+
+
 def test_a_run_that_is_named_twice_is_read_once() -> None:
     result = call("replay", "p.vitals", "runs/a", "runs/a/metrics.jsonl", "runs/a")
     assert result.stdout.count("metrics.jsonl") == 1
@@ -168,7 +179,7 @@ def test_of_a_trainers_checkpoints_the_newest_is_read_and_none_beside_the_whole_
 def test_a_trackers_folder_without_runs_costs_no_log_beside_it(project: Path) -> None:
     (project / "runs" / "b" / "wandb" / "offline-run-20260101_120000-x").mkdir(parents=True)
     found, unread = places_of(["runs"])
-    assert len(found) == 5 and [(one.source, one.is_named) for one in unread] == [("runs/b/wandb", False)]
+    assert len(found) == 6 and [(one.source, one.is_named) for one in unread] == [("runs/b/wandb", False)]
 
 
 def test_event_files_of_one_folder_are_one_run_wherever_it_lies(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,6 +14,11 @@ from vitalsdsl.errors import UsageError, VitalsError
 from vitalsdsl.sources import by_content, folders_in, logs_in, together
 
 _PASSED_OVER = frozenset({"__pycache__", "node_modules", "site-packages"})
+
+_OURS = (".journal.jsonl", ".vtest.yaml", ".vitals")
+"""How the files end that are our own: a journal has steps, and is no log."""
+
+_EXPLAINED = re.compile(r" \([^()]*\)$")
 
 
 @dataclass(frozen=True)
@@ -47,14 +53,17 @@ class Unread:
 
     @property
     def told(self) -> str:
-        """The source and what is wrong with it, named once.
+        """The source and what is wrong with it, named once; of one that merely lies there, without what that explains.
 
         >>> Unread("runs/a.jsonl", "`a.jsonl` is empty").told
         'runs/a.jsonl: is empty'
+        >>> Unread("runs/a.txt", "`a.txt` is in no known log format (CSV, …)", is_named=False).told
+        'runs/a.txt: is in no known log format'
         """
         named = (f"`{Path(self.source).name}` ", f"`{self.source}` ", f"{self.source} ", f"{self.source}: ")
         own = next((text for text in named if self.why.startswith(text)), "")
-        return f"{self.source}: {self.why.removeprefix(own)}"
+        why = self.why.removeprefix(own)
+        return f"{self.source}: {why if self.is_named else _EXPLAINED.sub('', why)}"
 
 
 def places_of(
@@ -151,6 +160,8 @@ def _walk(top: Path, step_key: str | None) -> Iterator[Place | Unread]:
 
 def _is_passed_over(child: Path) -> bool:
     if child.name in _PASSED_OVER or (child / "pyvenv.cfg").is_file():
+        return True
+    if child.name.endswith(_OURS) and child.is_file():
         return True
     return child.name.startswith(".") and not (child.is_dir() and by_content(str(child)) is not None)
 
