@@ -24,6 +24,7 @@ from vitalsdsl.ops.min import Min
 from vitalsdsl.ops.std import Std
 from vitalsdsl.ops.sum import Sum
 from vitalsdsl.ops.var import Var
+from vitalsdsl.possible import Possible
 
 HUGE = 1e300
 """Results beyond this may be too large for a float, and unknown."""
@@ -94,6 +95,47 @@ class Buffers:
         self._taken = taken
 
 
+class Found:
+    """What a comparison is at the rows of a run: unknown up to the first at which it is looked at. Most are never true."""
+
+    def __init__(self, count: int, known_from: int) -> None:
+        self.known_from = known_from
+        self.open: list[Array] = []
+        """The rows at which it is too close to call."""
+        self._count = count
+        self._true: Array | None = None
+        self._unknown: Array | None = None
+
+    @property
+    def true(self) -> Array:
+        if self._true is None:
+            self._true = np.zeros(self._count, bool)
+        return self._true
+
+    @property
+    def unknown(self) -> Array:
+        if self._unknown is None:
+            self._unknown = np.zeros(self._count, bool)
+            self._unknown[: self.known_from] = True
+        return self._unknown
+
+    def put(self, rows: slice, value: bool) -> None:
+        if value or self._true is not None:
+            self.true[rows] = value
+
+    def possible(self, untrue: dict[int, Possible]) -> Possible:
+        """`untrue` is what such comparisons have in common that are never true, by the row from which on they are known."""
+        if self._true is None and self._unknown is None and not self.open:
+            if self.known_from not in untrue:
+                untrue[self.known_from] = Possible(np.False_, ~self.unknown, self.unknown, True)
+            return untrue[self.known_from]
+        true, unknown = self.true, self.unknown
+        false = ~(true | unknown)
+        for rows in self.open:
+            true[rows] = false[rows] = True
+        return Possible(true, false, unknown, not self.open)
+
+
 class Block:
     """The rows from `begin` up to `end`, over metrics that have a point at each of them."""
 
@@ -114,13 +156,13 @@ class Block:
 
     # ---------------------------------------------------------------- comparisons
 
-    def compare(self, node: op.Comparison, first: int, true: Array, unknown: Array) -> Array | None:
-        """Put what a comparison is from a row on into the columns of the run; the rows at which it is too close to call,
-        if there are any. Raises NotSteady."""
+    def compare(self, node: op.Comparison, first: int, found: Found) -> Array | None:
+        """Put what a comparison is from a row on; the rows at which it is too close to call, if there are any. Raises
+        NotSteady."""
         rows = slice(first, self.end)
         said = self.decided(node, closely=True)
         if said is not None:
-            true[rows] = said
+            found.put(rows, said)
             return None
         for inner in (node.left, node.right):
             self._prepare(inner)
@@ -128,9 +170,8 @@ class Block:
         left, right = self._number(node.left), self._number(node.right)
         gap = np.subtract(left.values, right.values, out=self._buffers.take(self._count))[first - self.begin :]
         self._buffers.back_to(taken)
-        if not self._is_whole:
-            np.isnan(gap, out=unknown[rows])
-        close = _put(node.symbol, gap, (left.off + right.off) * (1 + 4 * EPS), true[rows], unknown[rows])
+        missing = None if self._is_whole else np.isnan(gap, out=found.unknown[rows])
+        close = _put(node.symbol, gap, (left.off + right.off) * (1 + 4 * EPS), found.true[rows], missing)
         return None if close is None else close + first
 
     def decided(self, node: op.Comparison, closely: bool) -> bool | None:
@@ -377,15 +418,18 @@ def off_of_spread(running: Running, n: int) -> float:
     return (n * squares + 2 * largest * sums + sums * sums + 4 * EPS * square) * (1 + 16 * EPS) + TINY
 
 
-def _put(symbol: str, gap: Array, off: float, true: Array, unknown: Array) -> Array | None:
+def _put(symbol: str, gap: Array, off: float, true: Array, missing: Array | None) -> Array | None:
     """Put what a comparison is of a gap between its sides that may be off; where it is too close to call, if anywhere."""
     if not off:
         _COMPARE[symbol](gap, 0.0, out=true)
-        true &= ~unknown
+        if missing is not None:
+            true &= ~missing
         return None
     if symbol in ("==", "!="):
-        true[:] = ~unknown if symbol == "!=" else False
         close = np.abs(gap) <= off
+        true[:] = symbol == "!="
+        if missing is not None:
+            true &= ~missing
     else:
         # Surely true, and not surely false: where these differ it is too close to call.
         is_more = symbol in (">", ">=")

@@ -116,9 +116,12 @@ class Changes:
 
     def _turns(self, clause: Clause, stretches: Sequence[tuple[int, int]]) -> Iterator[Turn]:
         said = self._said(clause)
+        if said is None:
+            return
         at, count = self._columns.rows, self._columns.count
         when = self._clear_when.get(clause)
-        clearing = Clearing(self._said(when), clause.clear_holding.span) if when is not None else None
+        until = None if when is None else self._said(when, asks_all=True)
+        clearing = None if until is None else Clearing(until, clause.clear_holding.span)
         _measured_by_rows([*clause.holding.span.extents, *clause.clear_holding.span.extents])
         _measured_by_rows([extent for extent in clause.after if extent is not None])
         rungs = Rungs(clause.levels, clause.after)
@@ -135,11 +138,14 @@ class Changes:
             if end < count:
                 yield Turn(end, Level.GREEN)
 
-    def _said(self, root: Clause | ClearWhen) -> Said:
+    def _said(self, root: Clause | ClearWhen, asks_all: bool = False) -> Said | None:
+        """What a condition is at its evaluations; None where it is never true, unless that is asked for as well."""
         self._screen.settle(self._columns.references(root))
         possible = self._columns.condition(root.condition)
         if not possible.is_certain:
             raise CannotSay("a condition is too close to call")
+        if not asks_all and not np.any(possible.true):
+            return None
         rows, count = self._columns.evaluations(root), self._columns.count
         true, unknown = (np.broadcast_to(part, (count,)) for part in (possible.true, possible.unknown))
         return Said(rows, true, ~unknown) if len(rows) == count else Said(rows, true[rows], ~unknown[rows])
