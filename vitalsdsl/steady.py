@@ -15,7 +15,8 @@ import numpy as np
 
 from vitalsdsl import nodes as nd
 from vitalsdsl import operations as op
-from vitalsdsl.blocks import EXTREMES, MOMENTS, Block, Buffers, Found, NotSteady, Span, Window
+from vitalsdsl.block_columns import EXTREMES, MOMENTS, Buffers, NotSteady, Span, Window
+from vitalsdsl.blocks import Block, Found
 from vitalsdsl.kernels.columns import Array
 from vitalsdsl.kernels.running import Room, Running, TooLarge
 from vitalsdsl.kernels.spread_out import Points
