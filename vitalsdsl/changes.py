@@ -79,10 +79,13 @@ class Changes:
 
     def _settled(self, rule: RuleState) -> Iterator[_Step]:
         """As `RuleState.settle` finds the rule's level from those of its clauses."""
+        said = [(place, clause, self._said(clause)) for place, clause in enumerate(rule.clauses)]
+        if all(found is None for _, _, found in said):
+            return
         stretches = self._stretches(rule)
         turns: dict[int, list[tuple[int, Turn]]] = {}
-        for place, clause in enumerate(rule.clauses):
-            for turn in self._turns(clause, stretches):
+        for place, clause, found in said:
+            for turn in self._turns(clause, found, stretches) if found is not None else ():
                 turns.setdefault(turn.row, []).append((place, turn))
         ends = {end for _, end in stretches}
         now = [Turn(-1, Level.GREEN) for _ in rule.clauses]
@@ -114,10 +117,7 @@ class Changes:
         edges = np.nonzero(inside[1:] != inside[:-1])[0].tolist()
         return list(zip(edges[::2], edges[1::2]))
 
-    def _turns(self, clause: Clause, stretches: Sequence[tuple[int, int]]) -> Iterator[Turn]:
-        said = self._said(clause)
-        if said is None:
-            return
+    def _turns(self, clause: Clause, said: Said, stretches: Sequence[tuple[int, int]]) -> Iterator[Turn]:
         at, count = self._columns.rows, self._columns.count
         when = self._clear_when.get(clause)
         until = None if when is None else self._said(when, asks_all=True)
