@@ -37,6 +37,10 @@ class FunctionColumns(RunColumns):
 
     def _vectorised(self, node: nd.Function) -> Column | None:
         events = [inner for inner in node.inputs if isinstance(inner, sg.Event)]
+        if node.call is None and len(node.streams) == len(events) == 1:
+            points = self.stream(node.streams[0], node.state.takes_unknown).since(self.since(node.state))
+            at: Column | None = node.state.columns_at_edges(points, self._told_to(node, events[0]).edges, self.rows)  # type: ignore[attr-defined]
+            return at
         if len(node.streams) + len(events) != 1:
             return None
         if events:
