@@ -242,3 +242,19 @@ def test_members_that_come_at_too_many_steps_leave_the_run_to_the_stream() -> No
     table = Table.of(rows)
     assert table is not None and batch.suspects(table) is None
     assert told(batch.transitions(rows)) == told(streamed(LAYERS, rows))
+
+
+def test_a_rule_on_the_clock_that_stays_green_costs_the_others_nothing(asked: list[Row]) -> None:
+    policy = load(
+        "p",
+        text="when stalled for 10 min -> yellow when (loss > 3 for 2 epochs) for 5 samples -> red when loss > 50 -> orange",
+    )
+    rows: list[Row | Rewind] = [
+        Row(n, {"loss": 9.0 if n > 900 else 1.0, "epoch": n / 10}, 60.0 * n) for n in range(1000)
+    ]
+    wanted = told(streamed(policy, rows))
+    asked.clear()
+    assert wanted and told(Batch(policy.policy, policy.digest).transitions(rows)) == wanted
+    assert asked and {name for row in asked for name in row.values} <= {"loss", "epoch"}
+    silent: list[Row | Rewind] = [*rows, Row(1000, {"loss": 9.0, "epoch": 100.0}, 60.0 * 2000), *rows[:0]]
+    assert told(Batch(policy.policy, policy.digest).transitions(silent)) == told(streamed(policy, silent))

@@ -113,8 +113,7 @@ class Batch:
                 if stretch is not None:
                     left[rule.name] = stretch.joined_with(left.get(rule.name, stretch))
         if left:
-            # What the clock finds it says between steps: in what order only the stream knows.
-            only = left if left.keys() <= self._alone and not joined.plan.graph.stalled else None
+            only = left if left.keys() <= self._alone and not self._speak_between_steps(left, table) else None
             first = 0 if only is None else min(stretch.first for stretch in left.values())
             until = math.inf if only is None else _step_after(table, max(stretch.last for stretch in left.values()))
             stream = self._begun(run, total_steps, only, table, first)
@@ -124,6 +123,10 @@ class Batch:
             found = [one for one in found if one.rule not in left] + gone
         place = {(rule.name, rule.member): (rule.index, rule.member or "") for rule in joined.plan.rules}
         return sorted(found, key=lambda one: (one.step, place[one.rule, one.member]))
+
+    def _speak_between_steps(self, rules: Collection[str], table: Table) -> bool:
+        """Whether some of these rules stand on what the clock finds: in what order only the stream knows."""
+        return bool(Joined(self._policy, self._stages(table).names, rules).plan.graph.stalled)
 
     def _begun(self, run: str, total_steps: float, only: Collection[str] | None, table: Table, row: int) -> Stream:
         """A stream for some of the rules that stands before a row, or else at the beginning."""
