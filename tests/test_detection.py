@@ -52,6 +52,15 @@ def test_an_alarm_before_the_onset_does_not_find_the_incident() -> None:
     assert (row["found"], row["alarm_before_onset"], row["wanted"]) == (0, 1, "orange")
 
 
+@pytest.mark.parametrize("curve", ["duplicate_rows", "rollback_segment"])
+def test_a_run_without_columns_is_judged_step_by_step(curve: str) -> None:
+    # Rows that come twice and runs that go back have no columns; `far` reads a kl that neither logs. `rollback_segment`
+    # goes back from step 1500 to 500, and passes step 1000 once more.
+    outcome = judge(case(curve), SIMPLE)
+    assert [a.step for a in outcome.alarms if a.rule == "late"] == [1000] * (2 if curve == "rollback_segment" else 1)
+    assert {"late", "over"} <= outcome.known and "far" not in outcome.known
+
+
 def test_rates_are_alarms_per_100_000_steps_of_the_runs_that_log_what_the_rule_reads() -> None:
     # Two runs of 2000 steps with one alarm each of `late`: 2 in 4000 steps are 50 in 100,000. `far` never had a kl to read.
     found = measured(SIMPLE, [judge(case("healthy"), SIMPLE), judge(case("healthy_sft"), SIMPLE)])
