@@ -10,7 +10,7 @@ import pytest
 
 from tests.detecting import short_logs
 from tests.detecting.judged_cases import HEIGHTS, QUICK, SUITES, Case
-from tests.detecting.judging import Outcome, judge
+from tests.detecting.judging import Judge, Outcome, judge
 from tests.detecting.measured import measured, noted
 from tests.detecting.tables import TABLES, false_alarms, latencies, of_bloom, of_short_logs, table, too_severe
 from vitalsdsl import Level, load
@@ -169,7 +169,8 @@ def slice_(pack: LoadedPolicy) -> dict[str, list[Outcome]]:
     wanted["latency"] = [c for c in wanted["latency"] if c.curve in PLAIN]
     wanted["short"] = [c for c in SUITES["short"](QUICK) if c.seed == 0]
     wanted["bloom"] = [Case("bloom", "bloom_31219", "bloom_31219", 0, 1, {"length": 1000})]
-    return {suite: [judge(case, pack) for case in cases] for suite, cases in wanted.items()}
+    one = Judge(pack)
+    return {suite: [one.judge(case) for case in cases] for suite, cases in wanted.items()}
 
 
 def test_healthy_runs_stay_below_orange(slice_: dict[str, list[Outcome]]) -> None:
