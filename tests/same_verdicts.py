@@ -8,6 +8,7 @@ import math
 import random
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 from typing import Any
 
 from reference.generator import random_case
@@ -52,18 +53,26 @@ def _coarse(row: Row) -> Row:
 
 def broken(seed: int, count: Counter[str] | None = None) -> list[str]:
     """The laws that do not hold of one case; none should. `count` counts what was looked at."""
-    loaded, rows = case(seed)
+    return broken_of(*case(seed), seed, count)
+
+
+def broken_of(loaded: LoadedPolicy, rows: Events, seed: int, count: Counter[str] | None = None) -> list[str]:
+    """The same of any policy and run."""
     wanted = _told(streamed(loaded, rows))
     chance = random.Random(f"laws {seed}")
     ways: dict[str, Callable[[], Iterable[Transition]]] = {
         "batch": lambda: Batch(loaded.policy, loaded.digest).transitions(rows),
+        "node by node": lambda: _go_on(_stream(loaded, quick=False), rows),
         "restored": lambda: _restored(loaded, rows, chance.randrange(len(rows) + 1)),
         "in pieces": lambda: _in_pieces(loaded, rows, chance),
     }
     found = [f"{name}: other transitions" for name, way in ways.items() if _told(way()) != wanted]
+    batch = Batch(loaded.policy, loaded.digest)
+    if _changes(batch.transitions(rows, wordless=True)) != _changes(streamed(loaded, rows)):
+        found.append("batch without words: other changes")
     if _standing(Batch(loaded.policy, loaded.digest).replayed(rows)) != _standing(_replayed(loaded, rows)):
         found.append("batch: it stands otherwise at the end")
-    return found + list(_columns(loaded, rows, Counter() if count is None else count))
+    return found + list(columns_that_differ(loaded, rows, Counter() if count is None else count))
 
 
 def streamed(loaded: LoadedPolicy, rows: Events) -> list[Transition]:
@@ -81,8 +90,8 @@ def _standing(seen: Replayed) -> list[str]:
     return [seen.level.word, repr(sorted(seen.names)), str(seen.late_points), repr(counters)]
 
 
-def _stream(loaded: LoadedPolicy) -> Stream:
-    return Stream(loaded.policy, "run", loaded.digest, keep_all=True)
+def _stream(loaded: LoadedPolicy, quick: bool = True) -> Stream:
+    return Stream(loaded.policy, "run", loaded.digest, keep_all=True, quick=quick)
 
 
 def _go_on(stream: Stream, rows: Events) -> list[Transition]:
@@ -93,7 +102,12 @@ def _go_on(stream: Stream, rows: Events) -> list[Transition]:
 
 
 def _told(transitions: Iterable[Transition]) -> list[str]:
-    return [json.dumps(transition.as_dict()) for transition in transitions]
+    """All that a transition says: NaN is told as a word, so that it is like itself."""
+    return [repr(transition) for transition in transitions]
+
+
+def _changes(transitions: Iterable[Transition]) -> list[str]:
+    return [repr(replace(one, message="", values={}, margin=0.0)) for one in transitions]
 
 
 def _restored(loaded: LoadedPolicy, rows: Events, at: int) -> list[Transition]:
@@ -126,7 +140,7 @@ def _in_pieces(loaded: LoadedPolicy, rows: Events, chance: random.Random) -> lis
 # -------------------------------------------------------------------- columns against the stream
 
 
-def _columns(loaded: LoadedPolicy, rows: Events, count: Counter[str]) -> Iterator[str]:
+def columns_that_differ(loaded: LoadedPolicy, rows: Events, count: Counter[str]) -> Iterator[str]:
     table = Table.of(rows)
     if table is None:
         return
@@ -162,7 +176,7 @@ def _is_among(said: Any, row: int, value: bool | None) -> bool:
 
 def _seen(loaded: LoadedPolicy, rows: Events) -> dict[tuple[str, str | None, int], tuple[list[int], list[Any]]]:
     """Of each condition the rows at which the stream evaluates it, and what it finds."""
-    stream, found = _stream(loaded), {}
+    stream, found = _stream(loaded, quick=False), {}
     graph = stream.plan.graph
     schedule = graph.schedule
     due: set[Any] = set()

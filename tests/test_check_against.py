@@ -190,6 +190,46 @@ def test_a_run_that_ended_before_a_metric_was_due_does_not_lack_it() -> None:
     assert found(text, late, long) == ["V302"]
 
 
+@pytest.mark.parametrize(
+    ("text", "code", "help_"),
+    [
+        (
+            "when val_loss > 9 -> yellow",
+            "V301",
+            'called `eval/loss` (2 of 3 runs): write `metric val_loss = "val_loss", "eval/loss", "eval_loss"`, or `use',
+        ),
+        (
+            'metric v = "val/loss"\nwhen v > 9 -> yellow',
+            "V301",
+            'is it `eval/loss` (2 of 3 runs, every step)? then write `metric v = "val/loss", "eval/loss"`',
+        ),
+        (
+            'when "val loss" > 9 -> yellow',
+            "V301",
+            'called `eval/loss` (2 of 3 runs): write `use "pack:names"` and `val_loss`, which is both',
+        ),
+        (
+            "when loss > 9 -> yellow",
+            "V302",
+            'called `train/loss` there: write `metric loss = "loss", "train/loss"`, or `use "pack:names"`',
+        ),
+    ],
+)
+def test_a_name_that_the_packs_know_is_told_what_the_runs_call_it(
+    text: str, code: str, help_: str, project: Path
+) -> None:
+    for name, losses in {
+        "a": ("train/loss", "eval/loss"),
+        "b": ("train/loss", "eval/loss"),
+        "c": ("loss", "eval_loss"),
+    }.items():
+        (project / f"{name}.jsonl").write_text(lines(every=1, **dict.fromkeys(losses, 2.0)))
+    (project / "q.vitals").write_text(text + "\n")
+    said = call("q.vitals", "--against", "a.jsonl", "b.jsonl", "c.jsonl", "--format", "json").stdout
+    [finding] = [d for d in json.loads(said) if d["code"] in ("V301", "V302")]
+    assert (finding["code"], any(help_ in h for h in finding["help"])) == (code, True), finding
+
+
 # ---------------------------------------------------------------- cadences
 
 CADENCES = [

@@ -65,7 +65,7 @@ def test_a_run_that_breaks_off_is_replayed_as_far_as_it_can_be_read(
         yield from (Row(s, {"grad_norm": 4.0 if s >= 500 else 1.0}) for s in range(530))
         raise SourceError("run.log: line 531 is damaged")
 
-    monkeypatch.setattr("vitalsdsl.cli.replay.read", lambda *_, **__: [Recording(RunInfo("run"), events())])
+    monkeypatch.setattr("vitalsdsl.cli.recorded.read", lambda *_, **__: [Recording(RunInfo("run"), events())])
     result = call("replay", str(headline), "run.log")
     assert "step     519  green -> orange" in result.stdout
     assert "line 531 is damaged" in result.stderr and result.exit_code == 2

@@ -130,6 +130,17 @@ def test_a_dry_run_says_what_it_would_do_and_leaves_nothing(project: Path, run: 
     assert not (project / ".vitals").exists()
 
 
+def test_a_dry_run_that_has_nothing_to_do_says_what_it_looked_at(project: Path, run: ScriptedRun) -> None:
+    (project / "p.vitals").write_text("policy p\nwhen loss > 30 -> red\nwhen loss < 0 -> yellow\n")
+    for form in ("text", "jsonl"):
+        result = call("--once", "--dry-run", "p.vitals", "mlflow:abc", "--format", form)
+        assert result.stderr[21:] == "a dry run: 1 run (a to step 14) by 2 rules of p: no transition\n"
+    (project / "p.vitals").write_text(POLICY)
+    result = call("--once", "--dry-run", "p.vitals", "mlflow:abc")
+    assert result.stderr[21:] == "a dry run: 1 run (a to step 14) by 1 rule of p: 1 transition\n"
+    assert call("--once", "p.vitals", "mlflow:abc").stderr == ""  # cron sends what is printed
+
+
 @pytest.mark.parametrize(("level", "code"), [("yellow", 3), ("orange", 3), ("red", 0)])
 def test_a_level_that_is_reached_can_fail_a_cron_job(project: Path, run: ScriptedRun, level: str, code: int) -> None:
     assert call("--once", "--fail-on", level, "p.vitals", "mlflow:abc").exit_code == code

@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 import re
 from pathlib import Path
+from random import Random
 
 import pytest
 from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from tests.policies_at_random import policies
 from vitalsdsl.digest import canonical
@@ -73,6 +75,45 @@ def test_formatting_twice_changes_nothing_and_no_meaning_changes(path: Path) -> 
 @settings(max_examples=150, deadline=None, derandomize=True)
 def test_any_policy_is_formatted_to_the_same_meaning(text: str) -> None:
     assert_stable(text)
+
+
+@given(policies(), st.randoms(use_true_random=False))
+@settings(max_examples=100, deadline=None, derandomize=True)
+def test_however_a_policy_is_broken_its_second_formatting_changes_nothing(text: str, random: Random) -> None:
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr("vitalsdsl.breaks.WIDTH", 30)
+        assert_stable(
+            re.sub(r'"[^"\n]*"|#[^\n]*| ', lambda m: m[0] if m[0] != " " or random.random() < 0.6 else "\n    ", text)
+        )
+
+
+LONG = "when mean(grad_norm, 500 steps) > 3 * baseline(grad_norm, 500 steps)"
+
+
+@pytest.mark.parametrize(
+    ("written", "style"),
+    [
+        ("when loss > 3\n  for 5 steps\n  -> red", "when loss > 3 for 5 steps -> red"),
+        (
+            f"{LONG}\n  and mean(loss,500)>2*baseline(loss,500)\n    and lr>0   for 5 steps\n -> red",
+            f"{LONG}\n  and mean(loss, 500 steps) > 2 * baseline(loss, 500 steps)\n    and lr > 0 for 5 steps\n  -> red",
+        ),
+        (f"{LONG} and mean(val_loss, 500 steps) > 2 * baseline(val_loss, 500 steps) -> red", None),
+        (
+            "metric m = " + ",".join(f'"a name of it {n}"' for n in range(12)) + " every 5 steps optional",
+            "metric m =\n  "
+            + ", ".join(f'"a name of it {n}"' for n in range(6))
+            + ",\n  "
+            + ", ".join(f'"a name of it {n}"' for n in range(6, 12))
+            + " every 5 steps optional",
+        ),
+        ('rule r "t" {\n  try "' + "a" * 90 + '",\n    "' + "b" * 40 + '"\n  when a > 3 -> red\n}', None),
+    ],
+    ids=["what fits", "a long condition", "one without breaks", "many names", "advice"],
+)
+def test_a_line_that_is_too_long_keeps_its_breaks_and_names_are_broken(written: str, style: str | None) -> None:
+    assert formatted(written) == (style or written) + "\n"
+    assert_stable(written)
 
 
 @pytest.mark.parametrize(

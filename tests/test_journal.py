@@ -11,11 +11,13 @@ from typing import Any
 
 import pytest
 
-from tests.acting import START, O, R, Y, change, dispatcher, three
+from tests.acting import START, O, R, Y, change, dispatcher, policy, three
+from vitalsdsl.dispatch import Dispatcher
 from vitalsdsl.errors import UsageError
 from vitalsdsl.journal import Journal, journal_of, journals_of
 from vitalsdsl.ledger import silence
 from vitalsdsl.memory import Memory
+from vitalsdsl.points import RunInfo
 
 POLICY = three("limit rollback 2 per 1000 steps")
 
@@ -232,6 +234,23 @@ def test_a_few_letters_of_a_run_s_id_will_do_if_no_other_begins_so(tmp_path: Pat
     for unclear in ("0e63", "0e6", "c"):
         with pytest.raises(UsageError, match="nothing is known of run"):
             journals_of(unclear, tmp_path)
+
+
+def test_a_run_goes_by_the_name_that_people_gave_it_if_no_other_has_it(tmp_path: Path) -> None:
+    named = {"0e635dcc11": "small-lm", "77aa": "twin", "88bb": "twin", "99cc": ""}
+    for run, title in named.items():
+        journal = Journal(journal_of(tmp_path, run, "p"))
+        acts = Dispatcher(policy(POLICY), [Memory()], journal, RunInfo(run, title=title))
+        acts.take([change("a", 3, Y)])
+        assert acts.close(10.0)
+    assert journals_of("small-lm", tmp_path) == [journal_of(tmp_path, "0e635dcc11", "p")]
+    assert Journal(*journals_of("small-lm", tmp_path)).known_as("small-lm") == "0e635dcc11"
+    with pytest.raises(UsageError, match="2 runs are called `twin`: give the id of one, 77aa, 88bb"):
+        journals_of("twin", tmp_path)
+    with pytest.raises(
+        UsageError, match="or by its name once a rule of it has changed its level; did you mean small-lm"
+    ):
+        journals_of("smal-lm", tmp_path)
 
 
 @pytest.mark.skipif(not Path("/proc/self/fd").is_dir(), reason="the system does not list open files")

@@ -14,10 +14,11 @@ from reference.generator import random_case
 from vitalsdsl import expressions as ex
 from vitalsdsl import rules
 from vitalsdsl.errors import StateError
+from vitalsdsl.history import KEPT_SNAPSHOTS, SNAPSHOT_EVERY
 from vitalsdsl.parser import parse
 from vitalsdsl.rules import Level
 from vitalsdsl.source import Source
-from vitalsdsl.stream import KEPT_SNAPSHOTS, SNAPSHOT_EVERY, Stream
+from vitalsdsl.stream import Stream
 
 SEEDS = range(7_000, 7_040)
 
@@ -233,3 +234,17 @@ def test_a_step_costs_the_same_however_long_the_windows_are() -> None:
     short, long = cost_of_a_step(500), cost_of_a_step(50_000)
     print(f"one step of 10 metrics and 50 rules: {short * 1e6:.0f} us at window 500, {long * 1e6:.0f} us at 50,000")
     assert long < 2 * short
+
+
+def test_a_message_tells_the_reference_that_decided_and_not_what_it_learnt_thereby() -> None:
+    """Frozen by an event that is not so, `usual` takes the deciding point in, and is 1.3 from then on."""
+    text = (
+        'event wild = x > 100\nrule r "t" { when x > 3 * usual(x, 5 samples, unless: wild) -> yellow\n'
+        '  because "usually {usual(x, 5 samples, unless: wild):.2f}, by a tenth more {1.1 * usual(x, 5 samples, unless: wild):.2f}" }'
+    )
+    stream = Stream(policy_of(text))
+    rows = [1.0, 1.1, 1.2, 1.3, 1.4, 9.0]
+    told = [t for step, x in enumerate(rows) for t in stream.push({"x": x}, step)] + stream.finish()
+    assert [(t.step, t.message, t.values["usual(x, 5 samples, unless: wild)"]) for t in told] == [
+        (5, "usually 1.20, by a tenth more 1.32", 1.2)
+    ]

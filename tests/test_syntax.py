@@ -283,8 +283,8 @@ MENDED = [
     ('metric act = "act/*" when act > 3 -> orange', '`metric act/* = "act/*"`',
      'metric act/* = "act/*" when any(act/* > 3) -> orange'),
     ("policy p", "`when loss > 3 -> orange`", "policy p when loss > 3 -> orange"),
-    ("when x > 3 for 9 steps -> red", "or a `cooldown` in the rule (make it a `rule NAME { … }`)",
-     "rule a { when x > 3 for 9 steps -> red cooldown 500 steps }"),
+    ("when x > 3 for 9 steps -> red", "`rule x_red { when x > 3 for 9 steps -> red cooldown 2k steps }`",
+     "rule x_red { when x > 3 for 9 steps -> red cooldown 2k steps }"),
 ]  # fmt: skip
 """What is wrong, what is said of it, and what comes of doing so."""
 

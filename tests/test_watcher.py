@@ -491,7 +491,7 @@ def test_a_stream_without_rows_is_rewound_with_rows_given_again() -> None:
             kept.append(event)
             one, other = whole.push_row(event), light.push_row(event)
         assert [as_plain(t) for t in one] == [as_plain(t) for t in other]
-    assert not light._rows and not light._snapshots
+    assert light._history is None
 
 
 def test_a_thread_with_nothing_to_do_ends_and_another_begins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

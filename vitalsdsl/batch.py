@@ -1,7 +1,7 @@
 """Batch: the transitions of a recorded run, from whole columns. The same as the stream's, at a fraction of the time.
 
-Columns say which rules surely stay green from the first step to the last: in a healthy run that is nearly all. Those that
-may not are gone through by the stream, each with nothing but what it rests on, so that a transition is always the stream's.
+Columns say which rules surely stay green from the first step to the last, and of nearly all others where they fire and
+clear. Of which they cannot, the stream goes through the run, each rule with nothing but what it rests on.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from vitalsdsl import rules
+from vitalsdsl.changes import Changes
 from vitalsdsl.guards import read_metrics
 from vitalsdsl.joined import Joined
 from vitalsdsl.midway import put_midway
@@ -53,9 +54,10 @@ class Batch:
         run: str = "run",
         total_steps: float = math.nan,
         table: Table | None = None,
+        wordless: bool = False,
     ) -> list[Transition]:
         """What the stream would say of a run, in its order. `table` is that of the events, where it has been made for
-        another policy.
+        another policy; `wordless` for who asks neither for messages nor for values nor margins, which take the longest.
 
         >>> from vitalsdsl.policy import load
         >>> policy = load("p", text="when loss > 3 -> orange")
@@ -63,7 +65,7 @@ class Batch:
         >>> [(t.step, t.to.word) for t in Batch(policy.policy).transitions(rows)]
         [(2, 'orange'), (3, 'green')]
         """
-        return self.replayed(events, run, total_steps, table).transitions
+        return self.replayed(events, run, total_steps, table, wordless).transitions
 
     def replayed(
         self,
@@ -71,6 +73,7 @@ class Batch:
         run: str = "run",
         total_steps: float = math.nan,
         table: Table | None = None,
+        wordless: bool = False,
     ) -> Replayed:
         """The same, with where the run stands at its end."""
         table = Table.of(events) if table is None else table
@@ -79,16 +82,48 @@ class Batch:
             transitions = _gone_through(stream, events)
             counter = stream.plan.graph.clock.counter
             return Replayed(transitions, stream.level, stream.names, stream.late_points, counter)
-        suspects = self.suspects(table, total_steps)
         counter = clock_of(self._bare, table, total_steps).counter
-        if suspects is not None and not suspects:
-            return Replayed([], Level.GREEN, table.points.keys(), 0, counter)
-        only = suspects if suspects is not None and suspects.keys() <= self._alone else None
-        first = 0 if only is None else min(stretch.first for stretch in only.values())
-        until = math.inf if suspects is None else _step_after(table, max(stretch.last for stretch in suspects.values()))
-        stream = self._begun(run, total_steps, only, table, first)
-        transitions = _gone_through(stream, self._needed(events, table, stream.closed), until)
-        return Replayed(transitions, stream.level, table.points.keys(), 0, counter)
+        joined, begins = self.laid_out(table)
+        if joined is None:
+            found = _gone_through(self._begun(run, total_steps, None, table, 0), self._needed(events, table, None))
+        else:
+            screen = Screen(joined, begins, table, total_steps)
+            changes = Changes(screen, joined.plan, run, self._digest, wordless)
+            found = self._told(joined, screen, changes, events, run, total_steps, table)
+        return Replayed(found, _level(found), table.points.keys(), 0, counter)
+
+    def _told(
+        self,
+        joined: Joined,
+        screen: Screen,
+        changes: Changes,
+        events: Sequence[Row | Rewind],
+        run: str,
+        total_steps: float,
+        table: Table,
+    ) -> list[Transition]:
+        """Each rule's transitions from columns; of those of which they do not say enough, from the stream."""
+        found: list[Transition] = []
+        left: dict[str, Stretch] = {}
+        for rule in joined.plan.rules:
+            try:
+                found += changes.of(rule)
+            except CannotSay:
+                stretch = screen.stretch(rule)
+                if stretch is not None:
+                    left[rule.name] = stretch.joined_with(left.get(rule.name, stretch))
+        if left:
+            # What the clock finds it says between steps: in what order only the stream knows.
+            only = left if left.keys() <= self._alone and not joined.plan.graph.stalled else None
+            first = 0 if only is None else min(stretch.first for stretch in left.values())
+            until = math.inf if only is None else _step_after(table, max(stretch.last for stretch in left.values()))
+            stream = self._begun(run, total_steps, only, table, first)
+            gone = _gone_through(stream, self._needed(events, table, stream.closed), until)
+            if only is None:
+                return gone
+            found = [one for one in found if one.rule not in left] + gone
+        place = {(rule.name, rule.member): (rule.index, rule.member or "") for rule in joined.plan.rules}
+        return sorted(found, key=lambda one: (one.step, place[one.rule, one.member]))
 
     def _begun(self, run: str, total_steps: float, only: Collection[str] | None, table: Table, row: int) -> Stream:
         """A stream for some of the rules that stands before a row, or else at the beginning."""
@@ -202,6 +237,12 @@ class _Stages:
     begins: list[int]
     names: list[list[str]]
     unread: list[str]
+
+
+def _level(transitions: Iterable[Transition]) -> Level:
+    """Where a run stands after its transitions, which are in order."""
+    now = {(one.rule, one.member): one.to for one in transitions}
+    return max(now.values(), default=Level.GREEN)
 
 
 def _step_after(table: Table, row: int) -> float:

@@ -13,6 +13,7 @@ from vitalsdsl import nodes as nd
 from vitalsdsl import operations as op
 from vitalsdsl import signals as sg
 from vitalsdsl.across_members import holds, how_many, numbers
+from vitalsdsl.at_rows import SYMBOLS, AtRows
 from vitalsdsl.kernels.accepted import Accepted
 from vitalsdsl.kernels.columns import Array, Column, Slack, dense
 from vitalsdsl.kernels.told import Told
@@ -23,12 +24,17 @@ from vitalsdsl.possible import NEVER_KNOWN, Possible, all_of, any_of, at_least, 
 from vitalsdsl.run_columns import CannotSay, RunColumns
 from vitalsdsl.sequences import followed, unfollowed
 from vitalsdsl.spells import Spells, spells
+from vitalsdsl.steady import Steady
 from vitalsdsl.types import SAMPLES, STEPS, TIME, Extent
 from vitalsdsl.worked_out import worked_out
 
 
 class Columnwise(RunColumns):
     """The nodes of a plan over one run."""
+
+    @functools.cached_property
+    def _steady(self) -> Steady:
+        return Steady(self)
 
     def number(self, node: nd.Node) -> Column:
         found = self._memo(node).get(node)
@@ -85,12 +91,12 @@ class Columnwise(RunColumns):
         return Column(values) if values is not None else _UNKNOWN
 
     def _arithmetic(self, node: op.Arithmetic) -> Column:
-        return worked_out(_SYMBOLS[node.compute], self.number(node.left), self.number(node.right))
+        return worked_out(SYMBOLS[node.compute], self.number(node.left), self.number(node.right))
 
     def _chain(self, node: op.ArithmeticChain) -> Column:
         found = self.number(node.inputs[0])
         for compute, operand in node.steps:
-            found = worked_out(_SYMBOLS[compute], found, self.number(operand))
+            found = worked_out(SYMBOLS[compute], found, self.number(operand))
         return found
 
     def _negative(self, node: op.Negative) -> Column:
@@ -112,9 +118,14 @@ class Columnwise(RunColumns):
 
     # ---------------------------------------------------------------- functions
 
-    def _function(self, node: nd.Function) -> Column:
-        made = self._vectorised(node)
-        return made if made is not None else self._gone_through(node)
+    def function(self, node: nd.Function) -> Column:
+        key = ("function", node)
+        memo = self._memo(node)
+        if key not in memo:
+            made = self._vectorised(node)
+            memo[key] = made if made is not None else self._gone_through(node)
+        column: Column = memo[key]
+        return column
 
     def _vectorised(self, node: nd.Function) -> Column | None:
         events = [inner for inner in node.inputs if isinstance(inner, sg.Event)]
@@ -189,12 +200,8 @@ class Columnwise(RunColumns):
 
     # ---------------------------------------------------------------- families
 
-    def _joined_at(self, node: nd.Node) -> list[tuple[nd.Node, int]]:
-        """The members, and the rows at which they joined."""
-        return [(inner, self._begins[stage]) for inner, stage in zip(node.inputs, self._joined.members[node])]
-
     def _across(self, node: op.AggregateNode) -> Column:
-        members = self._joined_at(node)
+        members = self.joined_at(node)
         if node.of_conditions:
             found = how_many([(self.condition(inner), since) for inner, since in members], self.count)
         else:
@@ -204,12 +211,12 @@ class Columnwise(RunColumns):
         return found
 
     def _holds_for(self, node: op.AggregateCondition) -> Possible:
-        members = [(self.condition(inner), since) for inner, since in self._joined_at(node)]
+        members = [(self.condition(inner), since) for inner, since in self.joined_at(node)]
         return holds(node.compute, members, self.count)
 
     def _share(self, node: op.Share) -> Column:
         missing, columns = np.zeros(self.count, bool), {}
-        begins = dict(reversed(self._joined_at(node)))
+        begins = dict(reversed(self.joined_at(node)))
         for inner, since in begins.items():
             points = self.stream(inner, unknown_too=False)
             if np.any(points.slack):
@@ -232,7 +239,34 @@ class Columnwise(RunColumns):
     # ---------------------------------------------------------------- conditions
 
     def _comparison(self, node: op.Comparison) -> Possible:
-        return compared(node.symbol, self.number(node.left), self.number(node.right))
+        said = self._steady.said(node)
+        if said is None:
+            said = compared(node.symbol, self.number(node.left), self.number(node.right))
+        return self._decided(
+            said,
+            lambda rows: compared(
+                node.symbol, *(Column(self.at_rows(node).number(side, rows)) for side in (node.left, node.right))
+            ),
+        )
+
+    def _decided(self, said: Possible, exactly: Callable[[Array], Possible]) -> Possible:
+        """What is too close to call is decided row by row, as far as there is a way."""
+        if said.is_certain:
+            return said
+        rows = np.nonzero(np.broadcast_to(said.is_open, (self.count,)))[0]
+        try:
+            return said.put(rows, exactly(rows), self.count)
+        except CannotSay:
+            return said
+
+    def at_rows(self, node: nd.Node) -> AtRows:
+        """What says what a node is at some rows to the last digit."""
+        memo = self._memo(node)  # what it remembers rests on references as columns do
+        key = "at rows"
+        if key not in memo:
+            memo[key] = AtRows(self)
+        found: AtRows = memo[key]
+        return found
 
     def _is(self, node: op.Is) -> Possible:
         points = self.points.get(node.metric.name)
@@ -279,12 +313,15 @@ class Columnwise(RunColumns):
         return Possible.of_numbers(dense(told.rows, told.held, self.count))
 
     def _function_condition(self, node: nd.ConditionFunction) -> Possible:
-        column = self._function(node)
+        column = self.function(node)
         said = Possible.of_numbers(column.values)
         if not np.any(column.slack):
             return said
         is_open = (np.asarray(column.slack) > 0) & ~said.unknown
-        return Possible(said.true | is_open, said.false | is_open, said.unknown)
+        return self._decided(
+            Possible(said.true | is_open, said.false | is_open, said.unknown),
+            lambda rows: Possible.of_numbers(self.at_rows(node).number(node, rows)),
+        )
 
     def _probe(self, node: sg.Probe) -> Possible:
         rows = self.evaluations(node)
@@ -332,7 +369,6 @@ class Columnwise(RunColumns):
 
 
 _EXTREMES = {Greatest.value: np.maximum, Least.value: np.minimum}
-_SYMBOLS = {compute: symbol for symbol, compute in op.ARITHMETIC.items()}
 _STATES = {op.IS_STATE["nan"]: np.isnan, op.IS_STATE["inf"]: np.isinf, op.IS_STATE["finite"]: np.isfinite}
 _UNKNOWN = Column(np.float64(np.nan))
 
@@ -370,7 +406,7 @@ _NUMBERS: dict[type[nd.Node], Callable[[Columnwise, Any], Column]] = {
     nd.Fresh: Columnwise._fresh,
     nd.CounterNode: Columnwise._counter,
     nd.Shown: lambda columns, node: columns.number(node.source),
-    nd.Function: Columnwise._function,
+    nd.Function: Columnwise.function,
     sg.Let: Columnwise._let,
     sg.Feed: Columnwise._let,
     op.Arithmetic: Columnwise._arithmetic,

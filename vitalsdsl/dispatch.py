@@ -247,6 +247,8 @@ class Dispatcher:
             for decision, record in self._decider.decide(list(step), clock, counters, newest, is_history):
                 decisions.append(decision)
                 if record is not None:
+                    if self._run.title:
+                        record["title"] = self._run.title
                     records.append(record)
                     fresh.append(decision.transition)
                     if record["type"] == "intent":

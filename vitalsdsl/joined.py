@@ -34,6 +34,10 @@ class Joined:
         self.plan = Plan(policy, only)
         self.members: dict[nd.Node, list[int]] = {}
         """Of a function over a family the stage at which each of its inputs joined."""
+        self.rests_on: dict[nd.Node, frozenset[int]] = {}
+        """The references that a node rests on, as far as somebody has looked: the same in all runs."""
+        self.kept: dict[Any, Any] = {}
+        """What whoever evaluates it has found to be the same for many runs."""
         self._since: dict[Any, int] = {}
         self._paces: dict[Root, list[Pace]] = {}
         self._look(0)

@@ -6,6 +6,7 @@ nothing was done. Several processes may share one file: the one whose intent sta
 
 from __future__ import annotations
 
+import contextlib
 import difflib
 import json
 import logging
@@ -29,7 +30,6 @@ logger = logging.getLogger("vitalsdsl")
 
 MOST_UNWRITTEN = 10_000
 """How many lines are kept in memory, to be written when a disk that was full has room again."""
-
 
 _complaining: dict[Path, weakref.WeakSet[Journal]] = {}
 """The journals that could not be written, by the folder of them all."""
@@ -312,18 +312,41 @@ def journal_of(home: Path, run: str, policy: str) -> Path:
 
 
 def journals_of(run: str, home: Path | None = None) -> list[Path]:
-    """The journals of a run, one for each policy that watched it; a few letters of its id will do, if no other begins so.
+    """The journals of a run, one for each policy that watched it. A few letters of its id will do, if no other begins so,
+    and so will the name that people gave it, once a rule of it has changed its level, if no other run has that name.
     Raises UsageError where there is none."""
-    found = sorted((home_of(home) / file_name(run)).glob("*.journal.jsonl"))
-    if not found:
-        known = sorted({path.parent.name for path in home_of(home).glob("*/*.journal.jsonl")})
-        begins = [name for name in known if len(run) >= _FEW and name.startswith(file_name(run))]
-        if len(begins) == 1:
-            return journals_of(begins[0], home)
-        near = difflib.get_close_matches(run, known, 1)
-        hint = f"; did you mean {near[0]}?" if near else ""
-        raise UsageError(f"nothing is known of run {run} in {home_of(home)} (the watcher's --home){hint}")
-    return found
+    kept = home_of(home)
+    found = sorted((kept / file_name(run)).glob("*.journal.jsonl"))
+    if found:
+        return found
+    known: dict[str, list[Path]] = {}
+    for path in sorted(kept.glob("*/*.journal.jsonl")):
+        known.setdefault(path.parent.name, []).append(path)
+    begins = [name for name in known if len(run) >= _FEW and name.startswith(file_name(run))]
+    if len(begins) == 1:
+        return known[begins[0]]
+    called = {name: titles for name, paths in known.items() if (titles := set().union(*map(_titles, paths)))}
+    meant = [name for name, titles in called.items() if run in titles]
+    if len(meant) == 1:
+        return known[meant[0]]
+    if meant:
+        raise UsageError(f"{len(meant)} runs are called `{run}`: give the id of one, {', '.join(meant)}")
+    near = difflib.get_close_matches(run, [*known, *(title for titles in called.values() for title in titles)], 1)
+    hint = f"; did you mean {near[0]}?" if near else ""
+    raise UsageError(
+        f"nothing is known of run {run} in {kept} (the watcher's --home): a run goes by its id, or by its name once a rule "
+        f"of it has changed its level{hint}"
+    )
+
+
+def _titles(path: Path) -> set[str]:
+    """The names that people gave the run of a journal, as far as its decisions tell them."""
+    found = set()
+    for line in _readable(path).split(b"\n"):
+        if b'"title"' in line:
+            with contextlib.suppress(ValueError, AttributeError):
+                found.add(str(json.loads(line).get("title", "")))
+    return found - {""}
 
 
 def is_alive(writer: str) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from vitalsdsl import rules, sentences
+from vitalsdsl.breaks import broken
 from vitalsdsl.comments import Remarks, attach
 from vitalsdsl.digest import canonical
 from vitalsdsl.errors import PolicyError, VitalsError
@@ -35,10 +36,11 @@ def format_policy(policy: Parsed | rules.Policy) -> str:
         policy = policy.policy
     if is_yaml(policy.source.name):
         lines, tail = _lines_with_remarks(policy)
+        text = _joined(lines, tail)
     else:
         lines = _lines(policy)
         tail = attach(policy.source, lines)
-    text = _joined(lines, tail)
+        text = _joined(lines, tail, policy.source.text)
     again = parse(Source(policy.source.name, text))
     if not again.ok or canonical(again.policy) != canonical(policy):
         raise VitalsError(f"{policy.source.name} is left as it is: formatting it would change what it means")
@@ -82,7 +84,7 @@ def _separated(lines: list[Line], statement: rules.Statement, before: rules.Stat
     return lines
 
 
-def _joined(lines: Sequence[Line], tail: Sequence[tuple[str, bool]]) -> str:
+def _joined(lines: Sequence[Line], tail: Sequence[tuple[str, bool]], source: str | None = None) -> str:
     out: list[str] = []
     after_block = after_opening = False
 
@@ -98,7 +100,10 @@ def _joined(lines: Sequence[Line], tail: Sequence[tuple[str, bool]]) -> str:
             put(lead + comment, (blank or forced) and not after_opening)
             forced = after_opening = False
         beside = f"  {line.beside}" if line.beside else ""
-        put(_INDENT * line.depth + line.text + beside, (line.blank or forced) and not (after_opening or line.closes))
+        first, *more = broken(line, _INDENT, source)
+        lead = _INDENT * line.depth
+        put(lead + first + ("" if more else beside), (line.blank or forced) and not (after_opening or line.closes))
+        out += [lead + text for text in more[:-1]] + [lead + text + beside for text in more[-1:]]
         after_block, after_opening = line.closes, line.opens
     for comment, blank in tail:
         put(comment, blank or after_block)

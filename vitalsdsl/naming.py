@@ -114,6 +114,18 @@ class Vocabulary:
                     found.append(rules.Metric.build(span, name=read.path, logged=names, family=family))
         return cls(found)
 
+    def also_called(self, name: str) -> tuple[str, tuple[str, ...]]:
+        """The canonical metric that goes by a name, be it its own or one that is logged, and all names that it is logged
+        under; empty where there is none.
+
+        >>> from vitalsdsl.policy import load
+        >>> policy = load("p", text='metric loss = "train/loss", "lm loss" when loss > 3 -> red').policy
+        >>> Vocabulary.of([policy]).also_called("lm loss")
+        ('loss', ('train/loss', 'lm loss'))
+        """
+        found = self.metrics.get(name) or next((m for m in self.metrics.values() if name in m.logged), None)
+        return (found.name, found.logged) if found is not None and not found.family else ("", ())
+
     def question(self, name: str) -> tuple[str, str]:
         """The canonical metric that a name may be, and the alias that it resembles; empty where nothing is near.
 

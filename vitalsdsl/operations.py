@@ -46,10 +46,11 @@ ARITHMETIC: dict[str, Callable[[float, float], float]] = {
 class Arithmetic(Node):
     """Two numbers. An infinite result of finite numbers is undefined."""
 
-    __slots__ = ("compute", "left", "right")
+    __slots__ = ("compute", "left", "right", "symbol")
 
     def __init__(self, text: str, symbol: str, left: Node, right: Node) -> None:
         super().__init__(text, (left, right))
+        self.symbol = symbol
         self.compute = ARITHMETIC[symbol]
         self.left, self.right = left, right
 
@@ -70,10 +71,11 @@ class Arithmetic(Node):
 class ArithmeticChain(Node):
     """More than two numbers, from the left to the right, each step as `Arithmetic` takes it."""
 
-    __slots__ = ("steps",)
+    __slots__ = ("steps", "symbols")
 
     def __init__(self, text: str, symbols: Sequence[str], operands: Sequence[Node]) -> None:
         super().__init__(text, operands)
+        self.symbols = tuple(symbols)
         self.steps = list(zip([ARITHMETIC[symbol] for symbol in symbols], self.inputs[1:]))
 
     def run(self, step: int, time: float) -> None:

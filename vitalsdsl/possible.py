@@ -18,12 +18,14 @@ class Possible:
     true: Array
     false: Array
     unknown: Array
+    surely_one: bool = False
+    """Whether it has been seen that there is one answer at each step."""
 
     @classmethod
     def exactly(cls, true: Array, unknown: Array) -> Possible:
         """Of a condition that is known for certain where it is not unknown."""
         true = np.logical_and(true, np.logical_not(unknown))
-        return cls(true, np.logical_not(np.logical_or(true, unknown)), unknown)
+        return cls(true, np.logical_not(np.logical_or(true, unknown)), unknown, True)
 
     @classmethod
     def of_numbers(cls, values: Array) -> Possible:
@@ -31,16 +33,31 @@ class Possible:
         return cls.exactly(values == 1.0, np.isnan(values))
 
     @property
+    def is_open(self) -> Array:
+        """Where there is more than one answer."""
+        return self.true & self.false | self.true & self.unknown | self.false & self.unknown
+
+    @property
     def is_certain(self) -> bool:
         """Whether there is one answer at each step."""
-        return not bool(np.any(self.true & self.false | self.true & self.unknown | self.false & self.unknown))
+        return self.surely_one or not bool(np.any(self.is_open))
+
+    def put(self, rows: Array, other: Possible, count: int) -> Possible:
+        """The same with another's answers, one for each of some rows, at these: all at which it is open."""
+        found = []
+        for own, new in ((self.true, other.true), (self.false, other.false), (self.unknown, other.unknown)):
+            column = np.array(np.broadcast_to(own, (count,)))
+            column[rows] = new
+            found.append(column)
+        true, false, unknown = found
+        return Possible(true, false, unknown, other.surely_one)
 
     def numbers(self, count: int) -> Array:
         """1, 0 and NaN, where it is certain."""
         return np.broadcast_to(np.where(self.unknown, np.nan, np.where(self.true, 1.0, 0.0)), (count,))
 
     def negated(self) -> Possible:
-        return Possible(self.false, self.true, self.unknown)
+        return Possible(self.false, self.true, self.unknown, self.surely_one)
 
     def surely(self) -> Possible:
         """True where it is true, else false."""
@@ -88,13 +105,16 @@ _COMPARE = {
 
 
 def compared(symbol: str, left: Column, right: Column) -> Possible:
-    """A comparison: both answers are possible where the two sides are no further apart than they may be off."""
+    """A comparison: both answers are possible where the two sides are no further apart than they may be off, and all three
+    where a side may be off without bound: it may as well be unknown."""
     unknown = np.isnan(left.values) | np.isnan(right.values)
     with np.errstate(invalid="ignore"):
         true = _COMPARE[symbol](left.values, right.values) & ~unknown
         false = ~true & ~unknown
         slack = left.slack + right.slack
         if np.any(slack):
-            close = ~(np.abs(left.values - right.values) > slack) & ~unknown & (np.asarray(slack) > 0)
-            true, false = true | close, false | close
-    return Possible(true, false, unknown)
+            anything = np.isinf(slack)
+            close = ~(np.abs(left.values - right.values) > slack) & ~unknown & (np.asarray(slack) > 0) | anything
+            true, false, unknown = true | close, false | close, unknown | anything
+            return Possible(true, false, unknown)
+    return Possible(true, false, unknown, True)

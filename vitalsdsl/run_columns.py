@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
 
 from vitalsdsl import nodes as nd
+from vitalsdsl import operations as op
 from vitalsdsl import signals as sg
 from vitalsdsl.intake import Intake
 from vitalsdsl.joined import Joined
@@ -19,6 +20,8 @@ from vitalsdsl.plan import Plan
 from vitalsdsl.possible import Possible
 from vitalsdsl.table import Table
 from vitalsdsl.types import Extent
+
+_MOST_KEPT = 16
 
 
 class CannotSay(Exception):
@@ -51,7 +54,7 @@ class RunColumns:
         """What rests on no reference, or on references that are settled."""
         self._trial: dict[Any, Any] = {}
         """What rests on references as they stand in this round."""
-        self._rests_on: dict[nd.Node, frozenset[int]] = {}
+        self._rests_on = joined.rests_on
         self._freezes = {id(reference.accepted): reference.freezes for reference in plan.graph.references}
         self.readers = {node.state: node for node in plan.graph.memo.values() if isinstance(node, nd.Function)}
         """Of each memory a function that reads it, if only for a message."""
@@ -63,6 +66,27 @@ class RunColumns:
     def condition(self, node: nd.Node) -> Possible:
         """What a condition can be at each closed step. Raises CannotSay."""
         raise NotImplementedError
+
+    def function(self, node: nd.Function) -> Column:
+        """What a function answers at each closed step; of a condition 1, 0 and NaN. Raises CannotSay."""
+        raise NotImplementedError
+
+    def comparisons(self) -> Iterable[op.Comparison]:
+        """All that the plan compares."""
+        return [node for node in self._joined.plan.graph.order if isinstance(node, op.Comparison)]
+
+    def kept(self, key: Any, make: Callable[[], Any]) -> Any:
+        """What is made once for all runs of the plan that are alike in what the key says."""
+        known = self._joined.kept
+        if key not in known:
+            if len(known) == _MOST_KEPT:
+                del known[next(iter(known))]
+            known[key] = make()
+        return known[key]
+
+    def joined_at(self, node: nd.Node) -> list[tuple[nd.Node, int]]:
+        """The members that a function over a family has, and the rows at which they joined."""
+        return [(inner, self._begins[stage]) for inner, stage in zip(node.inputs, self._joined.members[node])]
 
     def edges(self, event: sg.Event) -> Array:
         """The rows at which an event has its edges. Raises CannotSay."""

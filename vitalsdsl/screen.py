@@ -50,7 +50,7 @@ class Screen:
         """The names of the rules that may leave green, and where they may."""
         found: dict[str, Stretch] = {}
         for rule in self._plan.rules:
-            stretch = self._stretch(rule)
+            stretch = self.stretch(rule)
             if stretch is not None:
                 found[rule.name] = stretch.joined_with(found.get(rule.name, stretch))
         return found
@@ -79,7 +79,8 @@ class Screen:
             known = known & self._at(rows, any_of(self.columns.condition(phase) for phase in clause.gate.phases).true)
         return bool(known.any())
 
-    def _stretch(self, rule: RuleState) -> Stretch | None:
+    def stretch(self, rule: RuleState) -> Stretch | None:
+        """Where a rule may leave green; None where it surely does not."""
         if rule.guard is not None:
             points = self.columns.points.get(rule.guard.metric.name)
             if points is None:

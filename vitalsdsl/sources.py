@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
+from typing import Any
 
 from vitalsdsl.claims import in_full, is_there
 from vitalsdsl.errors import MissingExtraError, UsageError
@@ -24,6 +26,10 @@ GROUP = "vitalsdsl.sources"
 CONTENTS = "vitalsdsl.contents"
 HEAD = 4096
 """How much of a file is shown to those who may know it, in bytes."""
+
+
+_BETWEEN = "\0"
+"""Between paths: no path can hold it."""
 
 
 @dataclass(frozen=True)
@@ -39,6 +45,8 @@ class Recording:
     info: RunInfo
     events: Iterable[Row | Rewind]
     late_notes: list[str] = field(default_factory=list)
+    is_pipe: bool = False
+    """Whether its events come as they are written, and are there once."""
 
 
 Reader = Callable[..., list[Recording]]
@@ -59,7 +67,7 @@ def read(reference: str, *, step_key: str | None = None) -> list[Recording]:
     Raises SourceError where it cannot be read, UsageError where there is no reader for it.
     """
     scheme, rest = _split(reference)
-    if scheme == "file" and rest != "-" and not is_there(rest):
+    if scheme == "file" and rest != "-" and not is_there(apart(rest)[0]):
         scheme, rest = _split(in_full(rest))
     if scheme == "file":
         scheme = by_content(rest) or scheme
@@ -72,6 +80,42 @@ def read(reference: str, *, step_key: str | None = None) -> list[Recording]:
     except ImportError as error:
         raise MissingExtraError(error.name or scheme, scheme) from error
     return reader(rest, step_key=step_key)
+
+
+def logs_in(files: Sequence[Path]) -> list[tuple[Path, ...]]:
+    """Files of one folder as logs. The module of the reader of files may have a function of this name, which says which
+    of them are one log together; else each is one by itself."""
+    own = _of_the_reader("logs_in")
+    logs: list[tuple[Path, ...]] = [(file,) for file in files] if own is None else own(files)
+    return logs
+
+
+def folders_in(files: Sequence[Path], folders: Sequence[Path]) -> list[Path]:
+    """Those of one folder's folders that are looked into. The module of the reader of files may have a function of this
+    name, which leaves out those whose logs another one repeats, or a file beside them."""
+    own = _of_the_reader("folders_in")
+    left: list[Path] = list(folders) if own is None else own(files, folders)
+    return left
+
+
+def _of_the_reader(name: str) -> Callable[..., Any] | None:
+    """What the module of the reader of files has under a name."""
+    point = schemes().get("file")
+    return getattr(import_module(point.module), name, None) if point is not None else None
+
+
+def together(paths: Iterable[str]) -> str:
+    """Files that are one log, as what the reader of files is given for them.
+
+    >>> apart(together(["a/events.1", "a/events.2"]))
+    ['a/events.1', 'a/events.2']
+    """
+    return _BETWEEN.join(paths)
+
+
+def apart(path: str) -> list[str]:
+    """The files that were put together; of a plain path, that one."""
+    return path.split(_BETWEEN)
 
 
 def events_of(reference: str) -> Iterator[Row | Rewind]:

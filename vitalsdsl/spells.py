@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -78,6 +79,73 @@ def _kept(edges: Array, apart: Extent, rows: Array, at: Rows) -> Array:
             kept.append(edge)
             newest = place
     return np.array(kept, dtype=np.int64)
+
+
+class Reached:
+    """Where a condition has been true for its span, from whatever row on it is counted.
+
+    `rows` are its known evaluations, `true` what it is at them; at those of which `counts` is false it is not asked.
+    """
+
+    def __init__(self, span: Span, rows: Array, true: Array, at: Rows, counts: Array | None = None) -> None:
+        if any(extent.unit not in (SAMPLES, STEPS, TIME) for extent in span.extents):
+            raise ValueError("a span by the run's counters")
+        self._span = span
+        self._rows = rows
+        self._true = true
+        self._at = at
+        self._counted = None if counts is None else np.nonzero(counts)[0]
+        changes = np.nonzero(true[1:] != true[:-1])[0] + 1
+        edges = np.concatenate([[0], changes, [len(true)]])
+        first = 0 if len(true) and true[0] else 1
+        self._begins, self._ends = edges[first:-1:2], edges[first + 1 :: 2]
+        """The stretches of true evaluations: their first places, and those after their last."""
+
+    def first(self, after: int, beyond: int) -> int:
+        """The first row beyond one at which it is reached, evaluations up to the row `after` being forgotten; -1 for none."""
+        counted, place = np.searchsorted(self._rows, (after, beyond), side="right").tolist()
+        stretch = int(np.searchsorted(self._ends, place, side="right"))
+        for i in range(stretch, len(self._ends)):
+            begin, end = int(self._begins[i]), int(self._ends[i])
+            found = self._first_within(max(begin, counted), max(begin, place), end, counted)
+            if found < end:
+                return int(self._rows[found])
+        return -1
+
+    def onset(self, row: int, after: int) -> int:
+        """The row at which the stretch of true evaluations begins that goes on at a row, counted likewise."""
+        place, counted = int(np.searchsorted(self._rows, row)), int(np.searchsorted(self._rows, after, side="right"))
+        stretch = int(np.searchsorted(self._ends, place, side="right"))
+        return int(self._rows[max(int(self._begins[stretch]), counted)])
+
+    def _first_within(self, begin: int, place: int, end: int, counted: int) -> int:
+        """The first place from one on at which it is reached, in a stretch between two places; `end` where there is none."""
+        for extent in self._span.extents:
+            place = max(place, self._first_after(extent, begin, end))
+        if self._span.n:
+            place = self._often_enough(place, end, counted)
+        if self._counted is None or place >= end:
+            return place
+        next_ = int(np.searchsorted(self._counted, place))
+        return min(int(self._counted[next_]), end) if next_ < len(self._counted) else end
+
+    def _first_after(self, extent: Extent, begin: int, end: int) -> int:
+        """The first place that lies an extent beyond one."""
+        if extent.unit == SAMPLES:
+            return min(begin + math.ceil(extent.size) - 1, end)
+        now = (self._at.steps if extent.unit == STEPS else self._at.times)[self._rows[begin:end]]
+        reached = now - now[0] + (extent.unit == STEPS) >= extent.size
+        found = int(np.argmax(reached))
+        return begin + found if reached[found] else end
+
+    def _often_enough(self, place: int, end: int, counted: int) -> int:
+        """The first place at which k of the last n evaluations are true."""
+        first = max(counted, place + 1 - self._span.n)
+        trues = np.concatenate([[0], np.cumsum(self._true[first:end])])
+        last = np.arange(place, end) + 1 - first
+        often = trues[last] - trues[np.maximum(last - self._span.n, 0)] >= self._span.k
+        found = int(np.argmax(often)) if len(often) else 0
+        return place + found if len(often) and often[found] else end
 
 
 def may_hold(span: Span, true: Array, surely_false: Array, at: Rows, rows: Array) -> Array:

@@ -4,37 +4,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, field
 from typing import Any
 
 from vitalsdsl import nodes as nd
 from vitalsdsl import rules
 from vitalsdsl.errors import StateError
+from vitalsdsl.history import History, OpenStep, Snapshot
 from vitalsdsl.plan import Plan
 from vitalsdsl.points import Row
+from vitalsdsl.quick import Quick
 from vitalsdsl.rules import Level
 from vitalsdsl.verdict import Past, RuleState, Transition
 from vitalsdsl.wording import describe
-
-SNAPSHOT_EVERY = 1_000
-KEPT_SNAPSHOTS = 4
-
-
-@dataclass
-class _Open:
-    """The step that is open: what has come for it so far, by logged name."""
-
-    step: int
-    began: float = math.nan
-    time: float = math.nan
-    values: dict[str, tuple[float, int]] = field(default_factory=dict)
-    repeats: dict[str, list[float]] = field(default_factory=dict)
-
-
-@dataclass
-class _Snapshot:
-    step: int
-    state: dict[str, Any]
 
 
 class Stream:
@@ -45,6 +26,7 @@ class Stream:
 
     For rewinds it keeps the last few thousand points; with `keep_all` every one, without `keep_rows` none at all: then
     another stream that is given the run's rows anew must `replace` it. With `only`, it evaluates so many of the rules.
+    Without `quick` every step is evaluated node by node: slower, with less memory, and the same.
     """
 
     def __init__(
@@ -56,9 +38,11 @@ class Stream:
         total_steps: float = math.nan,
         keep_rows: bool = True,
         only: Collection[str] | None = None,
+        quick: bool = True,
     ) -> None:
         self.policy = policy
         self._only = only
+        self._is_quick = quick
         self.run = run
         self.digest = digest
         self.attempt = 0
@@ -73,14 +57,15 @@ class Stream:
     def _begin(self) -> None:
         self.plan = Plan(self.policy, self._only)
         self.plan.graph.clock.total_steps = self._total_steps
-        self._open: _Open | None = None
+        self._open: OpenStep | None = None
         self._late: list[tuple[str, float, int, float]] = []
         self._seen: dict[str, float] = {}
-        self._rows: list[_Open] = []
-        self._snapshots: list[_Snapshot] = []
-        self._since_snapshot = 0
-        self._complete = self._keep_rows
+        self._history = History(self._keep_all) if self._keep_rows else None
         self._fresh: frozenset[str] | None = None
+        self._quick = Quick(self.plan) if self._is_quick else None
+        self._lately: tuple[Collection[str], int] = ((), -1)
+        """The names of the newest step that went through generated code, which has not been noted in `_seen`."""
+        self._touched: list[RuleState] | None = None
         self.closed = None
 
     def begin_after(self, plan: Plan, clock: nd.Clock, seen: Mapping[str, int]) -> None:
@@ -89,6 +74,7 @@ class Stream:
         for name in nd.Clock.__slots__:
             setattr(plan.graph.clock, name, getattr(clock, name))
         self.plan, self.closed, self._seen = plan, clock.step, dict(seen)
+        self._quick = Quick(plan) if self._is_quick else None
 
     @property
     def total_steps(self) -> float:
@@ -116,6 +102,11 @@ class Stream:
         """The names under which something was logged in the steps that have closed."""
         return self._seen.keys()
 
+    @property
+    def code(self) -> Mapping[tuple[str, ...], str]:
+        """The Python that was written for steps with certain names."""
+        return {} if self._quick is None else self._quick.sources
+
     # ---------------------------------------------------------------- points
 
     def push(self, values: Mapping[str, float], step: int, time: float = math.nan) -> list[Transition]:
@@ -128,26 +119,23 @@ class Stream:
                 return out
             if opened is not None:
                 out = self.close()
-            opened = self._open = _Open(step, time)
+            if not self._late:
+                opened = self._open = OpenStep(step, time, dict(values))
+                opened.time = time
+                return out
+            opened = self._open = OpenStep(step, time)
             for name, value, own, at in self._late:
-                self._add(opened, name, value, own, at)
+                opened.add(name, value, own, at)
             self._late.clear()
         if not values and time == time:
             opened.time = time if opened.time != opened.time else max(opened.time, time)
         for name, value in values.items():
-            self._add(opened, name, value, step, time)
+            opened.add(name, value, step, time)
         return out
-
-    def _add(self, opened: _Open, name: str, value: float, own_step: int, time: float) -> None:
-        if time == time and not opened.time >= time:
-            opened.time = time
-        before = opened.values.get(name)
-        if before is not None:
-            opened.repeats.setdefault(name, [before[0]]).append(value)
-        opened.values[name] = (value, own_step)
 
     def _push_late(self, values: Mapping[str, float], step: int, time: float) -> None:
         """A point whose step has closed counts at the step now open if it is its metric's newest; else it is counted."""
+        self._note_seen()
         for name, value in values.items():
             newest = self._seen.get(name, -math.inf)
             if self._open is not None and name in self._open.values:
@@ -156,7 +144,7 @@ class Stream:
             if step <= newest:
                 self.late_points += 1
             elif self._open is not None:
-                self._add(self._open, name, value, step, time)
+                self._open.add(name, value, step, time)
             else:
                 self._late.append((name, value, step, time))
 
@@ -166,19 +154,17 @@ class Stream:
         if opened is None:
             return []
         transitions = self._evaluate(opened)
-        if not self._keep_rows:
-            return transitions
-        self._rows.append(opened)
-        self._since_snapshot += 1
-        if self._since_snapshot >= SNAPSHOT_EVERY:
-            self._snapshot()
+        if self._history is not None:
+            self._history.add(opened)
+            if self._history.wants_snapshot:
+                self._history.take(Snapshot(opened.step, self._state(to_keep=True)))
         return transitions
 
     def finish(self) -> list[Transition]:
         """The end of the run: closes the open step."""
         return self.close()
 
-    def _evaluate(self, opened: _Open) -> list[Transition]:
+    def _evaluate(self, opened: OpenStep) -> list[Transition]:
         plan, clock = self.plan, self.plan.graph.clock
         step, time = opened.step, opened.time
         out = self.tick(opened.began) if plan.graph.stalled else []
@@ -192,20 +178,45 @@ class Stream:
         if clock.first_time != clock.first_time:
             clock.first_time = time
         self.closed = step
+        if self._quick is not None:
+            if opened.plain is not None:
+                layout = self._quick.layout(opened.plain)
+                if layout is not None:
+                    if layout.is_stale:
+                        self._note_seen()
+                    self._lately = opened.plain, step
+                    touched = self._touched = self._quick.step(layout, step, time, opened.plain)
+                    return out if touched is None else out + self._settle(touched, step, time)
+            self._stand_aside()
         fresh = self._fresh = self._take_in(opened, step, time)
+        self._touched = None
         for run in plan.graph.schedule(fresh):
             run(step, time)
         for reference in plan.graph.references:
             reference.close(step, time)
-        return out + self._settle(step, time)
+        return out + self._settle(plan.rules, step, time)
 
-    def _take_in(self, opened: _Open, step: int, time: float) -> frozenset[str]:
+    def _stand_aside(self) -> None:
+        """Have the graph take over from what was generated."""
+        if self._quick is not None:
+            self._quick.stand_aside()
+        self._note_seen()
+
+    def _note_seen(self) -> None:
+        names, step = self._lately
+        if names:
+            self._seen.update(dict.fromkeys(names, step))
+            self._lately = (), step
+
+    def _take_in(self, opened: OpenStep, step: int, time: float) -> frozenset[str]:
         """Hand the step's values to the metrics that they feed; which metrics have a point."""
         plan, seen = self.plan, self._seen
         new = [name for name in opened.values if name not in seen]
         if new:
             seen.update(dict.fromkeys(new, -math.inf))
             plan.see_names(new)
+            if self._quick is not None:
+                self._quick.forget()
         fresh = []
         counters = plan.graph.clock.counters
         for name, (value, own) in opened.values.items():
@@ -225,14 +236,16 @@ class Stream:
                     fresh.append(intake.metric.name)
         return frozenset(fresh)
 
-    def _settle(self, step: int, time: float) -> list[Transition]:
+    def _settle(self, touched: Iterable[RuleState], step: int, time: float) -> list[Transition]:
         changed = []
-        for rule in self.plan.rules:
+        for rule in touched:
             change = rule.settle()
             if change is not None:
                 changed.append((rule, change))
         if not changed:
             return []
+        if self._quick is not None:
+            self._quick.hand_over()
         changed.sort(key=lambda pair: _place(pair[0]))
         return [describe(self, rule, change, step, time) for rule, change in changed]
 
@@ -240,8 +253,11 @@ class Stream:
         """Have what stands below a condition say what is so at this step: below an event or let that the step did not
         call for stands what that saw last. What was evaluated stays as it was."""
         graph = self.plan.graph
-        done = graph.silent() if self._fresh is None else graph.due(self._fresh)
-        graph.refresh(node, step, time, set(done))
+        if self._touched is not None and self._quick is not None:
+            done: Collection[nd.Node] = self._quick.evaluated(self._touched)
+        else:
+            done = set(graph.silent() if self._fresh is None else graph.due(self._fresh))
+        graph.refresh(node, step, time, done)
 
     # ---------------------------------------------------------------- the clock
 
@@ -256,10 +272,11 @@ class Stream:
             return []
         for node in due:
             node.now = True
-        self._fresh = None
+        self._stand_aside()
+        self._fresh = self._touched = None
         for each in self.plan.graph.silent():
             each.run(clock.step, clock.time)
-        return self._settle(clock.step, clock.time)
+        return self._settle(self.plan.rules, clock.step, clock.time)
 
     # ---------------------------------------------------------------- going back
 
@@ -270,7 +287,7 @@ class Stream:
         if self.closed is None or to >= self.closed:
             return out
         before = self._standing()
-        self._restart(to, [row for row in self._rows if row.step <= to])
+        self._restart(to)
         return out + self._differences(before, to)
 
     def replace(self, old: Stream, to: int) -> list[Transition]:
@@ -312,6 +329,7 @@ class Stream:
 
     def newest(self, name: str) -> float:
         """The step of the newest closed point of a logged name."""
+        self._note_seen()
         return self._seen.get(name, -math.inf)
 
     def _superseded(
@@ -323,36 +341,18 @@ class Stream:
             time=self.plan.graph.clock.time,
         )  # fmt: skip
 
-    def _restart(self, to: int, rows: list[_Open]) -> None:
+    def _restart(self, to: int) -> None:
         """From the newest snapshot at or before a step, go through the points that came after it."""
-        snapshot = next((s for s in reversed(self._snapshots) if s.step <= to), None)
-        if snapshot is None and not self._from_start():
-            self.history_lost = True
-            self._begin()
-            return
-        kept, complete = [s for s in self._snapshots if s.step <= to], self._complete
+        past = self._history.up_to(to) if self._history is not None else None
         self._begin()
-        self._complete = complete
-        if snapshot is not None:
-            self._restore(snapshot.state)
-        self._rows = rows
-        self._snapshots = kept
-        for row in rows:
-            if snapshot is None or row.step > snapshot.step:
-                self._evaluate(row)
-
-    def _from_start(self) -> bool:
-        return self._complete
-
-    def _snapshot(self) -> None:
-        self._since_snapshot = 0
-        assert self.closed is not None
-        self._snapshots.append(_Snapshot(self.closed, self._state()))
-        if not self._keep_all and len(self._snapshots) > KEPT_SNAPSHOTS:
-            del self._snapshots[0]
-            oldest = self._snapshots[0].step
-            self._rows = [row for row in self._rows if row.step > oldest]
-            self._complete = False
+        if past is None:
+            self.history_lost = True
+            return
+        if past.newest is not None:
+            self._restore(past.newest.state)
+        self._history = past
+        for row in past.after(past.newest):
+            self._evaluate(row)
 
     # ---------------------------------------------------------------- state
 
@@ -386,15 +386,20 @@ class Stream:
             self._late = [(late[0], late[1], late[2], late[3]) for late in saved["late"]]
             if saved["open"] is not None:
                 step, began, time, values, repeats = saved["open"]
-                self._open = _Open(step, began, time, {k: (v[0], v[1]) for k, v in values.items()}, repeats)
+                opened = self._open = OpenStep(step, began)
+                opened.time, opened.repeats = time, repeats
+                opened.values.update({name: (value[0], value[1]) for name, value in values.items()})
         except (KeyError, TypeError, ValueError, IndexError) as error:
             raise StateError(f"saved rule state is damaged: {error}") from error
-        if self.closed is not None and self._keep_rows:
-            self._snapshots = [_Snapshot(self.closed, self._state())]
-            self._complete = False
+        if self.closed is not None and self._history is not None:
+            self._history.begin_at(Snapshot(self.closed, self._state(to_keep=True)))
 
-    def _state(self) -> dict[str, Any]:
+    def _state(self, to_keep: bool = False) -> dict[str, Any]:
+        """As plain data, or else to be kept in this process."""
         plan, clock = self.plan, self.plan.graph.clock
+        self._note_seen()
+        if self._quick is not None:
+            self._quick.hand_over()
         return {
             "clock": [
                 clock.step,
@@ -410,7 +415,8 @@ class Stream:
             "counted": {name: counter.bound for name, counter in plan.metrics.counters.items() if counter.bound},
             "metrics": {name: node.save() for name, node in plan.metrics.nodes.items()},
             "roots": [root.save() for root in plan.graph.roots],
-            "kernels": [kernel.save() for kernel in plan.graph.states],
+            "kernels": [kernel.keep() if to_keep else kernel.save() for kernel in plan.graph.states],
+            "kept": to_keep,
             "rules": [rule.save() for rule in plan.rules if rule.guard is None],
             "guards": {rule.name: rule.save() for rule in plan.rules if rule.guard is not None},
             "stalled": [node.now for node in plan.graph.stalled],
@@ -433,15 +439,15 @@ class Stream:
         for rule in plan.rules:
             if rule.guard is not None:
                 rule.load(state["guards"][rule.name])
-        for owned, saved in (
-            (plan.graph.roots, state["roots"]),
-            (plan.graph.states, state["kernels"]),
-            ([rule for rule in plan.rules if rule.guard is None], state["rules"]),
+        for owned, saved, put in (
+            (plan.graph.roots, state["roots"], "load"),
+            (plan.graph.states, state["kernels"], "put_back" if state.get("kept") else "load"),
+            ([rule for rule in plan.rules if rule.guard is None], state["rules"], "load"),
         ):
             if len(owned) != len(saved):
                 raise StateError("saved rule state belongs to another policy")
             for part, data in zip(owned, saved):
-                part.load(data)  # type: ignore[attr-defined]
+                getattr(part, put)(data)
         for node, now in zip(plan.graph.stalled, state["stalled"]):
             node.now = now
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
+from operator import attrgetter
+from typing import cast
 
 import numpy as np
 
@@ -37,60 +39,53 @@ class Table:
         >>> table.rows.steps.tolist(), table.points["lr"].rows.tolist()
         ([1, 3], [1])
         """
-        steps: list[int] = []
-        times: list[float] = []
-        alike: dict[tuple[str, ...], _Alike] = {}
-        newest = -math.inf
-        for event in events:
-            if isinstance(event, Rewind) or event.step < newest:
-                return None
-            if event.step > newest:
-                newest = event.step
-                steps.append(event.step)
-                times.append(event.time)
-            elif event.time == event.time and not times[-1] >= event.time:
-                times[-1] = event.time
-            names = tuple(event.values)
-            group = alike.get(names)
-            if group is None:
-                group = alike[names] = _Alike()
-            group.rows.append(len(steps) - 1)
-            group.values += event.values.values()
-        points = _points(alike)
-        if any((np.diff(of_name.rows) <= 0).any() for of_name in points.values()):
+        events = list(events)
+        if any(issubclass(kind, Rewind) for kind in set(map(type, events))):
             return None
-        return cls(Rows(np.array(steps, dtype=np.int64), _forward(times)), points)
+        rows = cast("list[Row]", events)
+        count = len(rows)
+        steps = np.fromiter(map(attrgetter("step"), rows), np.int64, count)
+        times = np.fromiter(map(attrgetter("time"), rows), float, count)
+        if (steps[1:] < steps[:-1]).any():
+            return None
+        begins = np.concatenate([np.ones(min(count, 1), bool), steps[1:] > steps[:-1]])
+        points = _points([row.values for row in rows], np.cumsum(begins) - 1)
+        if any((of_name.rows[1:] <= of_name.rows[:-1]).any() for of_name in points.values()):
+            return None
+        if count and not begins.all():
+            times = np.fmax.reduceat(times, np.nonzero(begins)[0])
+        return cls(Rows(steps[begins], np.fmax.accumulate(times) if count else times), points)
 
 
-class _Alike:
-    """The rows that log the same names in the same order, and their values one row after the other."""
-
-    __slots__ = ("rows", "values")
-
-    def __init__(self) -> None:
-        self.rows: list[int] = []
-        self.values: list[float] = []
-
-
-def _points(alike: Mapping[tuple[str, ...], _Alike]) -> dict[str, Points]:
-    """The points of each name, the names in the order in which they first come."""
+def _points(logged: Sequence[Mapping[str, float]], rows: Array) -> dict[str, Points]:
+    """The points of each name, the names in the order in which they first come; `rows` are those at which they come."""
+    # Nothing is kept of each row: of so many small things the garbage collector would take as long as all the rest.
+    kinds = list(dict.fromkeys(map(tuple, logged)))
     parts: dict[str, list[tuple[Array, Array]]] = {}
-    for names, group in alike.items():
-        rows = np.array(group.rows, dtype=np.int64)
-        values = np.array(group.values, dtype=float).reshape(len(rows), len(names))
-        for name, column in zip(names, values.T):
-            parts.setdefault(name, []).append((rows, column))
+    for kind, places in _alike(logged, kinds):
+        own, own_rows = (logged, rows) if places is None else ([logged[place] for place in places], rows[places])
+        flat = chain.from_iterable(values.values() for values in own)
+        values = np.fromiter(flat, float, len(own) * len(kind)).reshape(len(own), len(kind))
+        for name, column in zip(kind, values.T):
+            parts.setdefault(name, []).append((own_rows, np.ascontiguousarray(column)))
     found = {}
     for name, pieces in parts.items():
-        rows, values = (np.concatenate(part) for part in zip(*pieces))
+        of_name, values = (np.concatenate(part) if len(pieces) > 1 else part[0] for part in zip(*pieces))
         if len(pieces) > 1:
-            order = np.argsort(rows, kind="stable")
-            rows, values = rows[order], values[order]
-        found[name] = Points(rows, values)
+            order = np.argsort(of_name, kind="stable")
+            of_name, values = of_name[order], values[order]
+        found[name] = Points(of_name, values)
     return found
 
 
-def _forward(times: list[float]) -> Array:
-    """No step is before the one before it, and one without a time is at that of the one before."""
-    given = np.array(times, dtype=float)
-    return np.fmax.accumulate(given) if len(given) else given
+def _alike(
+    logged: Sequence[Mapping[str, float]], kinds: Sequence[tuple[str, ...]]
+) -> Iterator[tuple[tuple[str, ...], list[int] | None]]:
+    """Of each kind of row, by the names in it, where there are such rows; None for everywhere."""
+    if len(kinds) == 1:
+        yield kinds[0], None
+        return
+    places: dict[tuple[str, ...], list[int]] = {kind: [] for kind in kinds}
+    for place, values in enumerate(logged):
+        places[tuple(values)].append(place)
+    yield from places.items()

@@ -155,7 +155,8 @@ class Clause(Root):
             self._firing(step, time, value)
 
     def _pending(self, step: int, time: float, value: bool | None) -> None:
-        if not self.waits_for_clear:
+        if self.clear_holding.span.n and not self.waits_for_clear:
+            # Any other span begins anew where the condition is true, which it is when it fires.
             self.clear_holding.see(step, time, None if value is None else not value)
         if self.holding.see(step, time, False if value is None and self.unknown_resets else value):
             onset = self.holding.onset

@@ -235,7 +235,14 @@ class Watched:
 
     def _new_stream(self) -> Stream:
         info = self.feed.info
-        return Stream(self.policy.policy, info.name, self.policy.digest, total_steps=info.total_steps, keep_rows=False)
+        return Stream(
+            self.policy.policy,
+            info.name,
+            self.policy.digest,
+            total_steps=info.total_steps,
+            keep_rows=False,
+            quick=False,
+        )
 
     def _take_up(self) -> None:
         """Go on where the store says. A bookmark that does not fit is as good as none: the run is read from its start,

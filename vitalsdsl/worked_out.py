@@ -22,7 +22,7 @@ def worked_out(symbol: str, left: Column, right: Column) -> Column:
 
 
 def _grown(symbol: str, left: Column, right: Column, values: Array) -> Array:
-    """How far off the result may be: a little more than the first order says."""
+    """How far off the result may be: a little more than the first order says. Without bound where it may be unknown."""
     a, b, s, t = np.abs(left.values), np.abs(right.values), left.slack, right.slack
     with np.errstate(all="ignore"):
         if symbol in "+-":
@@ -32,4 +32,15 @@ def _grown(symbol: str, left: Column, right: Column, values: Array) -> Array:
         else:
             room = b - t
             off = np.where(room > 0, (s + np.abs(values) * t) / np.where(room > 0, room, 1.0), np.inf)
-        return np.nan_to_num(2 * off + 1e-15 * np.abs(values), nan=np.inf)
+        off = 2 * off + 1e-15 * np.abs(values)
+        both = s + t
+        is_near_the_largest = (both > 0) & ~(np.abs(values) < _LARGE)
+        off = np.where(is_near_the_largest | np.isnan(off), np.inf, off)
+        is_sure = (both == 0) | (np.isnan(a) | np.isnan(b)) & np.isfinite(both)
+        if symbol == "/":
+            is_sure |= (b == 0) & (t == 0)
+        return np.where(is_sure, 0.0, off)
+
+
+_LARGE = 1e300
+"""Beyond this a result may be too large for a float, and unknown, as its operands may be off."""

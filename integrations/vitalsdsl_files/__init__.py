@@ -8,6 +8,6 @@ from __future__ import annotations
 
 from vitalsdsl.sources import Recording
 from vitalsdsl_files.format import BinaryFormat, Format, Reading
-from vitalsdsl_files.reader import read
+from vitalsdsl_files.reader import folders_in, logs_in, read
 
-__all__ = ["BinaryFormat", "Format", "Reading", "Recording", "read"]
+__all__ = ["BinaryFormat", "Format", "Reading", "Recording", "folders_in", "logs_in", "read"]

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import io
 import os
+import re
 import sys
-from collections.abc import Callable, Generator, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, replace
 from itertools import chain, islice
@@ -14,7 +15,7 @@ from typing import Any
 
 from vitalsdsl.errors import MissingExtraError, SourceError, UsageError
 from vitalsdsl.points import Rewind, Row, RunInfo
-from vitalsdsl.sources import Recording
+from vitalsdsl.sources import Recording, apart
 from vitalsdsl_files.format import LAST_RESORT, BinaryFormat, Format, Reading
 from vitalsdsl_files.opening import HEAD, Joined, Log, encoding_of, head_of, pieces_of, start_of, text_of, unreadable
 from vitalsdsl_files.registry import known
@@ -24,6 +25,8 @@ HELD = 1_000_000
 """How many values of a log are held in memory, so that it is read but once."""
 
 _PLAIN = "utf-8-sig"
+_STATE = "trainer_state.json"
+_CHECKPOINT = re.compile(r"checkpoint-(\d+)")
 
 
 @dataclass(frozen=True)
@@ -72,7 +75,10 @@ def read(
     wish = _Wish(step_key, on_decrease)
     if os.fspath(path) == "-":
         return _read_pipe(sys.stdin if stdin is None else stdin, "stdin", wish)
-    place = Path(path)
+    parts = [Path(part) for part in apart(os.fspath(path))]
+    if len(parts) > 1:
+        return _read_log(_joined(parts), wish)
+    [place] = parts
     try:
         if place.is_dir():
             return _read_folder(place, wish)
@@ -91,7 +97,7 @@ def _read_folder(folder: Path, wish: _Wish) -> list[Recording]:
     inside = sorted(folder.iterdir(), key=lambda place: place.name)
     recordings: list[Recording] = []
     skipped: list[str] = []
-    for log in _logs(folder, inside):
+    for log in map(_joined, logs_in([place for place in inside if not place.is_dir()])):
         try:
             recordings += _read_log(log, wish)
         except (SourceError, MissingExtraError) as problem:
@@ -108,27 +114,40 @@ def _read_folder(folder: Path, wish: _Wish) -> list[Recording]:
     return recordings
 
 
-def _logs(folder: Path, inside: Iterable[Path]) -> list[Log]:
-    """The logs of a folder. Files of a format that joins them are one, which is called as the folder is."""
-    logs: list[Log] = []
+def logs_in(files: Sequence[Path]) -> list[tuple[Path, ...]]:
+    """The files of one folder as logs, in their order: those of a format that joins them are one."""
+    logs: list[tuple[Path, ...]] = []
     joined: dict[BinaryFormat, int] = {}
-    for place in inside:
-        if place.is_dir():
-            continue
-        log = _log(place)
+    for place in files:
         try:
-            found = _binary(log)
+            found = _binary(_log(place))
         except SourceError:
             found = None  # reading it says what is wrong
         if found is None or not found.joins:
-            logs.append(log)
+            logs.append((place,))
         elif found in joined:
-            first = logs[joined[found]]
-            logs[joined[found]] = Log(folder.resolve().name, first.open, (*first.more, log.open))
+            logs[joined[found]] += (place,)
         else:
             joined[found] = len(logs)
-            logs.append(log)
+            logs.append((place,))
     return logs
+
+
+def folders_in(files: Sequence[Path], folders: Sequence[Path]) -> list[Path]:
+    """Those of one folder's folders that are worth looking into: of a Trainer's checkpoints (`checkpoint-500`, …) the newest
+    alone, since its `trainer_state.json` repeats the rows of all before it, and none beside such a file."""
+    saved = {folder: int(found[1]) for folder in folders if (found := _CHECKPOINT.fullmatch(folder.name))}
+    states = {folder: number for folder, number in saved.items() if (folder / _STATE).is_file()}
+    newest = max(states, key=lambda folder: states[folder], default=None)
+    if any(file.name == _STATE for file in files):
+        newest = None
+    return [folder for folder in folders if folder not in states or folder == newest]
+
+
+def _joined(files: Sequence[Path]) -> Log:
+    """Files as one log. Several are called as their folder is."""
+    first, *more = map(_log, files)
+    return Log(files[0].parent.resolve().name, first.open, tuple(log.open for log in more)) if more else first
 
 
 def _read_log(log: Log, wish: _Wish) -> list[Recording]:
@@ -288,4 +307,4 @@ def _piped(found: Format, pipe: Joined, reading: Reading, stream: Any) -> Record
         finally:
             again.notes = reading.notes
 
-    return _as_it_comes(reading, once)
+    return replace(_as_it_comes(reading, once), is_pipe=True)

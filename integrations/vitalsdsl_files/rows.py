@@ -9,6 +9,7 @@ from itertools import chain, islice
 
 from vitalsdsl.errors import SourceError
 from vitalsdsl.points import Rewind, Row, number, planned_steps
+from vitalsdsl_files.counting import COUNTED, are_of_a_training, counted
 from vitalsdsl_files.format import Reading
 
 STEP_KEYS = (
@@ -152,16 +153,20 @@ def stepped(
 ) -> Iterator[Row | Rewind]:
     """Rows with their steps, once it is settled which key holds them; rows without one are left out, and counted.
 
-    With `canonical`, rows with a `step` are taken as they are: a step that goes back means nothing by itself.
-    Raises SourceError where no row has a step.
+    With `canonical`, rows with a `step` are taken as they are: a step that goes back means nothing by itself. Where no row
+    has a step, and they are a training's, their numbers are it. Raises SourceError where no row of anything else has one.
     """
     coming = iter(rows)
     key, sample, left_out = _settle(coming, reading)
+    all_rows: Iterator[Mapping[str, object] | Rewind] = chain(sample, coming)
+    if key is None:
+        reading.notes.append(COUNTED)
+        key, all_rows = "step", counted(all_rows)
     reading.infers = not (canonical and key == "step")
     told: dict[str, None] = {}
     if math.isnan(reading.total_steps):
         reading.total_steps = _length(sample, key)
-    for row in chain(sample, coming):
+    for row in all_rows:
         if isinstance(row, Rewind):
             yield row
             continue
@@ -212,16 +217,26 @@ def _length(sample: Iterable[Mapping[str, object] | Rewind], key: str) -> float:
 
 def _settle(
     coming: Iterator[Mapping[str, object] | Rewind], reading: Reading
-) -> tuple[str, list[Mapping[str, object] | Rewind], int]:
-    """The key of the step, what was read to find it, and how many rows without a step were passed over for it."""
+) -> tuple[str | None, list[Mapping[str, object] | Rewind], int]:
+    """The key of the step (None: they are to be counted), what was read to find it and is still to be gone through, and
+    how many rows without a step were passed over for it."""
     sample = list(islice(coming, 1 if reading.live else SAMPLE))
-    seen, passed = sample, 0
+    seen, passed = list(sample), 0
     while (key := _choose(sample, reading)) is None:
-        if (row := next(coming, None)) is None:
+        row = next(coming, None) if len(seen) != SAMPLE or not _may_be_counted(seen, reading) else None
+        if row is None:
+            if len(seen) <= SAMPLE and _may_be_counted(seen, reading):
+                return None, seen, 0
             raise SourceError(_no_step(seen, reading))
         passed += sum(not isinstance(one, Rewind) for one in sample)
         sample = [row]
+        if len(seen) <= SAMPLE:  # one more than are looked at: they are not all that there is
+            seen.append(row)
     return key, sample, passed
+
+
+def _may_be_counted(rows: Sequence[Mapping[str, object] | Rewind], reading: Reading) -> bool:
+    return reading.step_key is None and are_of_a_training(rows)
 
 
 def _choose(sample: Sequence[Mapping[str, object] | Rewind], reading: Reading) -> str | None:
@@ -252,12 +267,23 @@ def _rank(key: str) -> int | None:
 
 
 def _no_step(sample: Sequence[Mapping[str, object] | Rewind], reading: Reading) -> str:
-    keys = list(dict.fromkeys(key for row in sample if not isinstance(row, Rewind) for key in row))
+    rows = [row for row in sample if not isinstance(row, Rewind)]
+    keys = list(dict.fromkeys(key for row in rows for key in row))
     if not keys:
         return f"`{reading.name}` has no rows"
     listed = ", ".join(f"`{key}`" for key in keys[:8]) + (", …" if len(keys) > 8 else "")
     if reading.step_key is None:
-        return f"`{reading.name}` has no step: name the key that holds it with --step KEY; its keys are {listed}"
+        able = [key for key in keys if _counts_up([whole(row.get(key)) for row in rows])][:3]
+        hint = f": is it {' or '.join(f'`{key}`' for key in able)}? then say --step {able[0]}" if able else (
+            ', and no key that could be it: write one into each row, as in {"step": 12, …}'
+        )  # fmt: skip
+        return f"`{reading.name}` has no step{hint}; its keys are {listed}"
     if reading.step_key in keys:
         return f"`{reading.name}` has no whole number under `{reading.step_key}`, so it cannot be the step"
     return f"`{reading.name}` has no `{reading.step_key}` to be the step; its keys are {listed}"
+
+
+def _counts_up(values: Sequence[int | None]) -> bool:
+    """Whether a key may be the step that nobody calls so: whole in most rows, never falling, and not always the same."""
+    known = [value for value in values if value is not None]
+    return 2 * len(known) >= len(values) and known == sorted(known) and len(set(known)) > 1

@@ -13,6 +13,8 @@ from vitalsdsl_mlflow.rest import without_credentials
 
 VARIABLE = "MLFLOW_TRACKING_URI"
 EXPERIMENTS = "experiments/"
+META = "meta.yaml"
+"""The file that MLflow puts into each folder of a file store."""
 
 _DEFAULT = "mlflow.db"
 _FORMS = "write mlflow:RUN_ID or mlflow:experiments/NAME"
@@ -55,23 +57,33 @@ def place_of(rest: str) -> tuple[str, str]:
 
 
 def claims(reference: str) -> str | None:
-    """The address of a run's or an experiment's page, without what stands behind it, with its scheme.
+    """The address of a run's or an experiment's page, without what stands behind it, or a folder of runs, with its scheme.
 
     Raises UsageError, with what to write instead, for what is MLflow's and names no run by itself: the id of a run
-    without `mlflow:`, a store.
+    without `mlflow:`, a database.
     """
     if is_address(reference):
         found = _PAGE.match(reference)
         return f"mlflow:{found[0]}" if found is not None else None
     if _RUN_ID.fullmatch(reference) is not None and not is_there(reference):
         raise UsageError(f"did you mean mlflow:{reference}?")
-    if reference.startswith("sqlite:///") or _is_store(Path(reference)):
+    if reference.startswith("sqlite:///"):
         raise UsageError(f"`{reference}` is a store of MLflow: set {VARIABLE}={reference}, and {_FORMS}")
-    return None
-
-
-def _is_store(place: Path) -> bool:
     try:
-        return place.is_dir() and any((child / "meta.yaml").is_file() for child in place.iterdir())
+        return f"mlflow:{reference}" if is_folder_of_runs(Path(reference)) else None
     except (OSError, ValueError):  # no path can be written so, or it must not be looked at
+        return None
+
+
+def is_folder_of_runs(place: Path) -> bool:
+    """Whether a folder is a file store of MLflow's, an experiment in one, or a run. Raises OSError."""
+    return place.is_dir() and any(map(_is_mlflows, (place / META, *place.glob(f"*/{META}"))))
+
+
+def _is_mlflows(meta: Path) -> bool:
+    """Whether it is the file that MLflow puts into each folder: others have files of that name too."""
+    if not meta.is_file():
         return False
+    with meta.open("rb") as file:
+        text = file.read(4096)
+    return b"lifecycle_stage:" in text or b"experiment_id:" in text

@@ -60,6 +60,9 @@ class FileStore:
     def page_url(self, snapshot: Snapshot) -> str:
         return ""
 
+    def reference(self, snapshot: Snapshot) -> str:
+        return str(self._folder / snapshot.experiment_id / snapshot.run_id)
+
     def tail(self, run_id: str, key: str, offset: int, limit: int, mark: Mapping[str, int]) -> list[LoggedPoint]:
         upto = mark.get(key, 0)
         name = (run_id, key, upto)

@@ -109,7 +109,7 @@ class RunFeed:
 
     @property
     def reference(self) -> str:
-        return f"mlflow:{self._store.page_url(self._snapshot) or self._snapshot.run_id}"
+        return f"mlflow:{self._store.reference(self._snapshot)}"
 
     @property
     def info(self) -> RunInfo:

@@ -102,6 +102,9 @@ class Server:
     def page_url(self, snapshot: Snapshot) -> str:
         return f"{self.uri}/#/experiments/{snapshot.experiment_id}/runs/{snapshot.run_id}"
 
+    def reference(self, snapshot: Snapshot) -> str:
+        return self.page_url(snapshot)
+
     def tail(self, run_id: str, key: str, offset: int, limit: int, mark: Any) -> list[LoggedPoint]:
         limit = min(limit, PAGE)
         if self._has_offsets or not offset:

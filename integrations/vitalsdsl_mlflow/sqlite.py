@@ -69,6 +69,9 @@ class SqliteStore:
     def page_url(self, snapshot: Snapshot) -> str:
         return ""
 
+    def reference(self, snapshot: Snapshot) -> str:
+        return snapshot.run_id
+
     def tail(self, run_id: str, key: str, offset: int, limit: int, mark: int) -> list[LoggedPoint]:
         return _points(self._rows(
             f"SELECT {_POINT} FROM metrics WHERE run_uuid = ? AND key = ? AND rowid <= ?"

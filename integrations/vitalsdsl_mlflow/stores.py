@@ -82,6 +82,9 @@ class Store(Protocol):
     def page_url(self, snapshot: Snapshot) -> str:
         """Where a person can look at a run; empty where there is no such page."""
 
+    def reference(self, snapshot: Snapshot) -> str:
+        """What stands after `mlflow:` for a run alone: its page or its folder, else its id in the store that is set."""
+
     def tail(self, run_id: str, key: str, offset: int, limit: int, mark: Mark) -> Sequence[LoggedPoint]:
         """The points of one metric by time, step and value, from the n-th on, `limit` of them at most.
 

@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
+from vitalsdsl.claims import is_there
 from vitalsdsl.errors import NotYet, RunGone, TrackerError, UsageError
 from vitalsdsl.feeds import Wanted
 from vitalsdsl.policy import LoadedPolicy
@@ -16,6 +17,7 @@ from vitalsdsl.tracker import Port
 from vitalsdsl_mlflow.address import EXPERIMENTS, place_of
 from vitalsdsl_mlflow.filestore import FileStore
 from vitalsdsl_mlflow.fleet import Fleet
+from vitalsdsl_mlflow.folders import recognises, store_at
 from vitalsdsl_mlflow.outside import ports_for
 from vitalsdsl_mlflow.remote import RunFeed
 from vitalsdsl_mlflow.rest import NotThere, Rest
@@ -162,10 +164,13 @@ def _feed(store: Store, uri: str, snapshot: Snapshot, wanted: Wanted) -> RunFeed
 
 def target(rest: str, wanted: Wanted) -> RunTarget | ExperimentTarget:
     """What `mlflow:REST` points at: `RUN_ID`, `experiments/NAME` by the name or the id of the experiment, or a pattern of
-    names, or the address of the page of a run or an experiment.
+    names, or the address of the page of a run or an experiment, or a folder: a file store, an experiment or a run in one.
 
     Nothing is asked yet. Raises UsageError where the reference, or the tracking URI, means nothing.
     """
+    if is_there(rest) and recognises(Path(rest), b""):
+        folder, name, is_run = store_at(Path(rest))
+        return (RunTarget if is_run else ExperimentTarget)(folder, folder.uri, name, wanted)
     uri, what = place_of(rest)
     name = what.removeprefix(EXPERIMENTS)
     if not name or what == EXPERIMENTS.rstrip("/") or (name == what and "/" in what):

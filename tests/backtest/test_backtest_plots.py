@@ -51,6 +51,23 @@ def test_delays_and_the_curve_stand_below(runs: Path) -> None:
     assert list(values.lines[0].get_ydata()) == [2.5, 2.5]
 
 
+def test_two_policies_are_drawn_side_by_side_with_the_same_rows(runs: Path) -> None:
+    policy_file(
+        runs, POLICY.replace("k = 3", "k = 3.5").replace("rule norm", "when loss > 4 -> red\nrule norm"), "q.vitals"
+    )
+    found = backtest("p.vitals", "runs", labels="labels.csv", versus="q.vitals")
+    figure = plots.plot(found)
+    main, other = figure.subfigs[0].axes
+    assert [label.get_text() for label in main.get_yticklabels()] == ["high", "loss_red"]
+    assert (main.get_title("left"), other.get_title("left")) == ("p.vitals", "q.vitals")
+    reds = [sorted(x for x, _ in axes.collections[2].get_offsets()) for axes in (main, other)]
+    assert reds == [[], [10, 40, 70]]
+    [delays] = figure.subfigs[1].axes
+    assert "Found from yellow on: 2 of 2; median delay 2.5 (versus 2, at 2.5)" in texts(figure)
+    assert "p versus q over 4 runs, 400 steps" in texts(figure) and "versus" in texts(figure)
+    assert sum(patch.get_fill() for patch in delays.patches) > 0 and not all(p.get_fill() for p in delays.patches)
+
+
 def test_values_with_units_and_runs_without_alarms_can_be_drawn(runs: Path) -> None:
     policy_file(runs, "param w = 3 steps in 1 steps .. 9 steps\nwhen loss > 9 for w -> yellow\n", "w.vitals")
     figure = plots.plot(backtest("w.vitals", "runs", sweep="w=2..5 steps"))

@@ -18,8 +18,8 @@ import vitalsdsl as vitals
 from vitalsdsl.backtesting.backtest import backtest
 from vitalsdsl.backtesting.judging import PolicyCopy, Task, judge
 from vitalsdsl.backtesting.outcome import Change, RunOutcome, Steps
-from vitalsdsl.backtesting.places import Place, places_of
 from vitalsdsl.backtesting.pool import batched
+from vitalsdsl.places import Place, places_of
 from vitalsdsl.policy import load
 from vitalsdsl.rules import Level
 

@@ -240,3 +240,13 @@ def test_with_labels_fail_on_is_about_false_alarms(runs: Path) -> None:
     assert call(*words).exit_code == 3
     assert call(*words, "--labels", "labels.csv").exit_code == 0
     assert call(*words, "runs/h2.jsonl", "--labels", "labels.csv").exit_code == 3
+
+
+def test_of_a_policy_of_many_rules_those_that_alarmed_are_listed(runs: Path) -> None:
+    quiet = "".join(f"rule quiet{n} {{ when loss > {100 + n} -> red }}\n" for n in range(25))
+    policy_file(runs, POLICY + quiet, "many.vitals")
+    said = call("many.vitals", "runs", "--labels", "labels.csv", "--jobs", "1").stdout
+    listed = said[said.index("rules, from yellow on") :]
+    assert "high" in listed and "quiet" not in said and "26 rules never fired" in said
+    few = call("p.vitals", "runs", "--labels", "labels.csv", "--jobs", "1").stdout
+    assert "norm" in few[few.index("rules, from yellow on") :]

@@ -13,8 +13,11 @@ import numpy as np
 
 from tests.benchmarks.work import SPANS, Array, Change, Watched, Work, changes_of, conditions
 from vitalsdsl.batch import Batch
+from vitalsdsl.kernels.columns import Rows
+from vitalsdsl.kernels.spread_out import Points
 from vitalsdsl.policy import load
 from vitalsdsl.stream import Stream
+from vitalsdsl.table import Table
 
 Run = Callable[[], list[Change]]
 
@@ -40,6 +43,19 @@ class Contender:
 
 
 def _batch(work: Work) -> Run:
+    loaded, rows = load("work", text=work.policy()), work.rows()
+    batch = Batch(loaded.policy)
+
+    def run() -> list[Change]:
+        steps = np.arange(work.steps)
+        points = {name: Points(steps, column) for name, column in work.columns.items()}
+        table = Table(Rows(steps, np.full(work.steps, math.nan)), points)
+        return work.changes(batch.transitions(rows, table=table, wordless=True))
+
+    return run
+
+
+def _batch_of_rows(work: Work) -> Run:
     loaded, rows = load("work", text=work.policy()), work.rows()
     batch = Batch(loaded.policy)
     return lambda: work.changes(batch.transitions(rows))
@@ -233,6 +249,7 @@ def _step_by_step(new: Callable[[int], Any]) -> Callable[[Work], Run]:
 
 BATCH = [
     Contender("vitalsdsl, a run at once", _batch),
+    Contender("vitalsdsl, of rows, in words", _batch_of_rows),
     Contender("numba, one pass", _numba, "numba"),
     Contender("bottleneck + NumPy", _bottleneck, "bottleneck"),
     Contender("pandas rolling", _pandas, "pandas"),

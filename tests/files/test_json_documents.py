@@ -54,7 +54,7 @@ def test_a_summary_of_wandb_is_one_row(tmp_path: Path, indent: int | None) -> No
     ("text", "message"),
     [
         ('[{"step": 1, "loss": 2.5}, {"step": 2, "lo', "`log` is cut off or damaged: it is not whole JSON"),
-        ('[\n {"text": "a"},\n {"text": "b"}\n]', "`log` has no step: .* its keys are `text`"),
+        ('[\n {"text": "a"},\n {"text": "b"}\n]', "`log` has no step, and no key .* its keys are `text`"),
         ('{"a": [{"step": 1}],\n "b": [{"step": 1}]}', "`log` has several lists of rows \\(`a`, `b`\\)"),
         ('{"ids": [1, 2],\n "sizes": [3, 4]}', "`log` has no step"),
     ],

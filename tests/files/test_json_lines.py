@@ -163,7 +163,7 @@ def test_an_epoch_is_a_step_only_where_all_are_whole_and_stays_a_metric(tmp_path
         (1, {"epoch": 1.0, "l": 2.0}),
         (2, {"epoch": 2.0, "l": 1.0}),
     ]
-    with pytest.raises(SourceError, match=r"`log` has no step: name the key that holds it with --step KEY"):
+    with pytest.raises(SourceError, match=r"`log` has no step, and no key that could be it"):
         runs(tmp_path, '{"epoch": 1, "l": 2}\n{"epoch": 1.5, "l": 1}\n')
 
 
@@ -189,16 +189,58 @@ def test_a_step_that_begins_late_is_found(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("key", "message"),
     [
-        (None, "`log` has no step: name the key that holds it with --step KEY; its keys are `loss`, `phase`"),
-        ("loss", "`log` has no whole number under `loss`, so it cannot be the step"),
-        ("it", "`log` has no `it` to be the step; its keys are `loss`, `phase`"),
+        (
+            None,
+            '`log` has no step, and no key that could be it: write one into each row, as in {"step": 12, …}; its keys are',
+        ),
+        ("score", "`log` has no whole number under `score`, so it cannot be the step"),
+        ("it", "`log` has no `it` to be the step; its keys are `score`, `phase`"),
     ],
 )
 def test_a_log_without_a_step_is_refused_with_its_keys(tmp_path: Path, key: str | None, message: str) -> None:
-    (tmp_path / "log").write_text('{"loss": 0.5, "phase": "x"}\n' * 3)
+    (tmp_path / "log").write_text('{"score": 0.5, "phase": "x"}\n' * 3)
     with pytest.raises(SourceError) as refused:
         read(tmp_path / "log", step_key=key)
-    assert str(refused.value) == message
+    assert str(refused.value).startswith(message) and str(refused.value).endswith((message, "`score`, `phase`"))
+
+
+def test_a_key_that_counts_up_is_asked_for_where_no_row_has_a_step(tmp_path: Path) -> None:
+    (tmp_path / "log").write_text("".join(f'{{"it": {n}, "fixed": 7, "score": 0.5}}\n' for n in range(3)))
+    with pytest.raises(
+        SourceError, match=r"`log` has no step: is it `it`\? then say --step it; its keys are `it`, `fixed`"
+    ):
+        read(tmp_path / "log")
+    assert [step for step, _ in one(tmp_path, (tmp_path / "log").read_text(), step_key="it")[0]] == [0, 1, 2]
+
+
+COUNTED = ("the rows have no step: they are counted, and the first is step 1",)
+
+
+def test_rows_of_a_training_without_a_step_are_counted_and_that_is_said(tmp_path: Path) -> None:
+    text = "".join(f'{{"train": {{"loss": {n}}}}}\n' for n in range(3))
+    counted = [(1, {"train.loss": 0.0}), (2, {"train.loss": 1.0}), (3, {"train.loss": 2.0})]
+    assert one(tmp_path, text) == (counted, COUNTED)
+    [piped] = read("-", stdin=io.StringIO(text))
+    assert (rows(piped), piped.info.notes) == (counted, COUNTED)
+
+
+def test_an_evaluation_at_the_same_epoch_shares_the_number_of_the_row_before(tmp_path: Path) -> None:
+    listed = [
+        {"loss": 3, "epoch": 0.5},
+        {"eval_loss": 4, "epoch": 0.5},
+        {"loss": 2, "epoch": 0.9},
+        {"loss": 1, "epoch": 0.5},
+    ]
+    found, notes = one(tmp_path, "".join(json.dumps(row) + "\n" for row in listed))
+    assert ([step for step, _ in found], notes[0]) == ([1, 1, 2, 1], COUNTED[0])
+
+
+def test_a_step_that_comes_within_the_first_rows_is_no_matter_of_counting(tmp_path: Path) -> None:
+    text = '{"loss": 9}\n' * 150 + '{"step": 3, "loss": 1}\n'
+    found, notes = one(tmp_path, text)
+    assert (found, notes) == ([(3, {"loss": 1.0})], ("150 rows have no whole number under `step` and are left out",))
+    [piped] = read("-", stdin=io.StringIO(text))
+    assert rows(piped) == found
 
 
 def test_a_last_line_that_is_cut_off_is_left_out_and_noted(tmp_path: Path) -> None:
@@ -268,7 +310,7 @@ def test_compressed_data_that_breaks_off_is_read_up_to_there(tmp_path: Path) -> 
 def test_what_is_no_log_is_refused_in_one_sentence(tmp_path: Path, content: bytes, message: str) -> None:
     with pytest.raises(SourceError) as refused:
         runs(tmp_path, content)
-    assert str(refused.value) == message
+    assert str(refused.value).startswith(message) and str(refused.value).endswith((message, "`score`, `phase`"))
 
 
 @pytest.mark.parametrize("content", ["hello\n", '{\n "a": 1\n}\n', "[1, 2]\n", "{", "INFO, loss 3\nINFO, loss 2\n"])

@@ -72,6 +72,9 @@ class MemoryStore:
     def page_url(self, snapshot: Snapshot) -> str:
         return ""
 
+    def reference(self, snapshot: Snapshot) -> str:
+        return snapshot.run_id
+
     def tail(self, run_id: str, key: str, offset: int, limit: int, mark: Any) -> Sequence[LoggedPoint]:
         self._answers()
         return self._history(key)[offset : offset + limit]

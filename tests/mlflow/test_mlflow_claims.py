@@ -74,12 +74,31 @@ def test_a_page_of_something_else_is_none_of_ours() -> None:
             "sqlite:///q.db",
             "set MLFLOW_TRACKING_URI=sqlite:///q.db, and write mlflow:RUN_ID or mlflow:experiments/NAME",
         ),
-        ("./mlruns", "set MLFLOW_TRACKING_URI=./mlruns"),
     ],
 )
 def test_what_is_mlflows_and_names_no_run_is_said_with_what_to_write(written: str, said: str, mlruns: Path) -> None:
     with pytest.raises(UsageError, match=said):
         claims(written)
+
+
+@pytest.mark.parametrize(("written", "is_open"), [("./mlruns", True), ("mlruns/7", True), (f"mlruns/7/{RUN}", False)])
+def test_a_folder_of_runs_is_these_runs_whatever_store_is_set(
+    written: str, is_open: bool, mlruns: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://host:5000")
+    assert claims(written) == f"mlflow:{written}"
+    found = target(written, Wanted(finished=True))
+    assert found.is_open is is_open
+    [feed] = found.find()
+    assert (feed.uri, feed.reference) == (f"mlflow:file://{mlruns}/{RUN}", f"mlflow:{mlruns}/7/{RUN}")
+    [recording] = read(feed.reference.removeprefix("mlflow:"))
+    assert recording.info.name == RUN
+
+
+def test_a_folder_that_has_files_of_the_same_name_is_none_of_ours(tmp_path: Path) -> None:
+    (tmp_path / "pkgs" / "one").mkdir(parents=True)
+    (tmp_path / "pkgs" / "one" / "meta.yaml").write_text("package: one\n")
+    assert claims("pkgs") is None
 
 
 def test_a_path_or_a_name_is_left_to_others(tmp_path: Path) -> None:

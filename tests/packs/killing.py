@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -33,6 +34,12 @@ class Killer:
         """The killer of a pack; None for one without tests."""
         file = tests_of_pack(pack)
         return cls(pack, load_tests(Path(file))) if file is not None else None
+
+    @property
+    def state(self) -> str:
+        """What the pack and its tests say, in short: another one after each change of either."""
+        tests = hashlib.sha256(self.suite.path.read_bytes()).hexdigest()
+        return f"{self._plain.digest} {tests}"
 
     def _policy(self, test: Test | None) -> LoadedPolicy:
         settings = {**self.suite.settings, **(test.settings if test is not None else {})}

@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 
 from tests.packs.catalogue import PAGE, Pack, measured, measured_of, page, shipped
+from vitalsdsl.layout import format_policy
+from vitalsdsl.parser import parse
 from vitalsdsl.rules import Level, Rule
 
 
@@ -18,6 +20,12 @@ def test_the_catalogue_is_made_from_the_packs(update: bool) -> None:
 def test_every_shipped_rule_says_its_source_and_its_confusers(pack: Pack) -> None:
     lacking = {name: sorted({"source", "confusers"} - said.keys()) for name, said in pack.notes.items()}
     assert not {name: words for name, words in lacking.items() if words}
+
+
+@pytest.mark.parametrize("pack", shipped(), ids=lambda p: p.name)
+def test_every_shipped_pack_is_in_the_one_style(pack: Pack) -> None:
+    source = pack.loaded.policy.source
+    assert format_policy(parse(source)) == source.text
 
 
 @pytest.mark.parametrize("pack", shipped(), ids=lambda p: p.name)

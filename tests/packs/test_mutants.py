@@ -12,8 +12,9 @@ from tests.packs.survivors import Survivors
 from vitalsdsl.packs import packs
 from vitalsdsl.testing import load_tests
 
-SAMPLE = 3
-"""Mutants of each pack that are tried here; `python -m tests.trials.mutants` tries all."""
+SAMPLE = 10
+"""Mutants of each pack that are tried here, others whenever the pack or its tests change; `python -m tests.trials.mutants`
+tries all."""
 
 POLICY = """
 param most = 4 in 1 .. 9
@@ -82,21 +83,19 @@ def test_a_mutant_is_noticed_where_it_changes_what_the_tests_expect(killer: Kill
     assert all(killer.survives(m) is (noticed[m.text] is None) for m in killer.mutants)
 
 
-def test_a_window_is_told_from_a_span(tmp_path: Path) -> None:
+def test_windows_and_tolerances_are_wronged_and_the_other_numbers_of_functions_are_not(tmp_path: Path) -> None:
     text = """
     param back = 5 samples
-    param held = 6 samples
-    when mean(loss, back) > 3 and mean(loss, 7 samples) > 2 for held -> orange
+    when flat(loss, back, tol: 4%) and quantile(loss, 0.9, 7 samples) < greatest(2, loss) for 6 samples -> orange
     """
     (tmp_path / "p.vitals").write_text(text)
     (tmp_path / "p.vtest.yaml").write_text("policy: p.vitals\ntests: [{name: n, series: {loss: '1 x9'}, expect: []}]")
-    found = Killer("p", load_tests(tmp_path / "p.vtest.yaml")).mutants
-    windows = [m.text for m in found if m.site.is_window]
-    assert [text.split(" in ")[0] for text in windows] == [
-        "back: 5 samples halved", "back: 5 samples doubled", "loss_orange: 7 samples halved", "loss_orange: 7 samples doubled",
-    ]  # fmt: skip
-    assert [m.text for m in found if not m.site.is_window and "held" in m.text.split(":")[0]] == [
-        "held: 6 samples halved", "held: 6 samples doubled",
+    found = [m.text.split(" in ")[0] for m in Killer("p", load_tests(tmp_path / "p.vtest.yaml")).mutants]
+    assert found == [
+        "back: 5 samples halved", "back: 5 samples doubled", "loss_orange: 4% times 1.3", "loss_orange: 4% times 0.7",
+        "loss_orange: `quantile(loss, 0.9, 7 samples) < greatest(2, loss)` turned",
+        "loss_orange: 7 samples halved", "loss_orange: 7 samples doubled",
+        "loss_orange: 2 times 1.3", "loss_orange: 2 times 0.7", "loss_orange: 6 samples halved", "loss_orange: 6 samples doubled",
     ]  # fmt: skip
 
 
@@ -118,17 +117,28 @@ def test_a_packs_tests_notice_what_is_wrong(pack: str, killers: dict[str, Killer
     if pack not in killers:
         pytest.skip(f"{pack} has no rules of its own")
     killer = killers[pack]
-    by_text = {m.text: m for m in killer.mutants if not m.site.is_window}
-    sample = random.Random(pack).sample(sorted(by_text), min(SAMPLE, len(by_text)))
-    assert all(killer.passes_unharmed(by_text[text]) for text in sample[:1]), "the control fails: the pack's tests do"
     known = Survivors().known(pack)
-    assert not [text for text in sample if text not in known and killer.survives(by_text[text])]
+    asked = [m for m in killer.mutants if m.text not in known]
+    drawn = random.Random(killer.state).sample(asked, min(SAMPLE, len(asked)))
+    assert killer.passes_unharmed(drawn[0]), "the control fails: the pack's tests do"
+    assert not [m.text for m in drawn if killer.survives(m)]
 
 
-def test_what_is_listed_as_equivalent_exists_and_has_its_reason(killers: dict[str, Killer]) -> None:
-    for pack, reasons in Survivors().equivalent.items():
-        assert not reasons.keys() - {m.text for m in killers[pack].mutants}
-        assert all(reasons.values())
+def test_another_state_of_a_pack_or_of_its_tests_draws_other_mutants(killer: Killer, tmp_path: Path) -> None:
+    changed = [("p.vitals", POLICY.replace("param most = 4", "param most = 5")), ("p.vtest.yaml", TESTS + "seed: 1\n")]
+    states = {killer.state, Killer("p", killer.suite).state}
+    assert len(states) == 1
+    for name, text in changed:
+        (tmp_path / name).write_text(text)
+        states.add(Killer("p", load_tests(tmp_path / "p.vtest.yaml")).state)
+    assert len(states) == 3
+
+
+def test_what_is_listed_exists_and_what_is_equivalent_has_its_reason(killers: dict[str, Killer]) -> None:
+    listed = Survivors()
+    for pack, killer in killers.items():
+        assert not listed.known(pack) - {m.text for m in killer.mutants}
+        assert all(listed.equivalent.get(pack, {}).values())
 
 
 def test_survivors_are_noted_beside_those_of_other_packs(tmp_path: Path) -> None:

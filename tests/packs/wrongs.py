@@ -1,7 +1,7 @@
 """Small wrongs done to a pack, each of which the pack's own tests should notice.
 
-A threshold 30 % higher or lower, a comparison turned round, a span half or twice as long: done to the objects of a loaded
-policy, in a rule or in a param, let, event or phase that it reads. A mutant that no test notices says that the tests hold
+A threshold 30 % higher or lower, a comparison turned round, a span or a window half or twice as long: done to the objects of a
+loaded policy, in a rule or in a param, let, event or phase that it reads. A mutant that no test notices says that the tests hold
 its number or its direction by nothing.
 """
 
@@ -21,6 +21,8 @@ FACTORS = (1.3, 0.7)
 TURNED = {"<": ">", ">": "<", "<=": ">=", ">=": "<=", "==": "!=", "!=": "=="}
 SCALING = ("greatest", "least")
 """Functions whose plain numbers are thresholds; those of others, such as the q of `quantile`, are no amounts."""
+TOLERANCE = "tol"
+"""The one keyword of others whose number is a threshold."""
 
 _KINDS = (rules.Param, rules.Let, rules.Event, rules.Phase, rules.Rule)
 _Key = tuple[type[rules.Statement], str]
@@ -29,13 +31,11 @@ _Node = TypeVar("_Node", bound=ex.Node)
 
 @dataclass(frozen=True)
 class Site:
-    """One wrong in one node: `place` is its position among the nodes of its statement. `is_window`: it is how much a
-    function looks back over, not how long something must last."""
+    """One wrong in one node: `place` is its position among the nodes of its statement."""
 
     place: int
     text: str
     change: Callable[[ex.Node], ex.Node]
-    is_window: bool = False
 
 
 @dataclass(frozen=True)
@@ -86,7 +86,6 @@ def mutants(policy: rules.Policy, foreign: bool = False) -> list[Mutant]:
     """All mutants of a policy, in the order of its text. What no rule reads has none; what the policy uses of other files
     has them where it is asked for `foreign` ones."""
     reach = Reach(policy)
-    windows = _only_windows(policy)
     found: list[Mutant] = []
     told: dict[str, int] = {}
     for statement in policy.statements:
@@ -94,8 +93,6 @@ def mutants(policy: rules.Policy, foreign: bool = False) -> list[Mutant]:
         if not touched or not (foreign or statement.span.source is policy.source):
             continue
         for site in _sites(statement):
-            if isinstance(statement, rules.Param) and statement.name in windows:
-                site = Site(site.place, site.text, site.change, is_window=True)
             text = f"{_key(statement)[1]}: {site.text}"
             told[text] = told.get(text, 0) + 1
             if told[text] > 1:
@@ -168,24 +165,25 @@ def _sites(statement: rules.Statement) -> Iterator[Site]:
     places = {id(node): place for place, node in enumerate(statement.walk())}
     for root in _roots(statement):
         context = expression_text(root) if isinstance(root, ex.Expression) else ""
-        for node, is_window in _inside(root, False):
+        for node in _inside(root):
             for text, change in _changes(node):
                 where = f" in {context}" if context and node is not root else ""
-                yield Site(places[id(node)], text + where, change, is_window)
+                yield Site(places[id(node)], text + where, change)
 
 
-def _inside(node: ex.Node, in_call: bool) -> Iterator[tuple[ex.Node, bool]]:
-    """The nodes that can be wronged, and whether each is a window."""
-    yield node, in_call and isinstance(node, ex.Length)
+def _inside(node: ex.Node) -> Iterator[ex.Node]:
+    """The nodes that can be wronged."""
+    yield node
     if isinstance(node, (ex.Length, ex.AtStep)):
         return
     if isinstance(node, ex.Call):
         for argument in node.arguments:
-            if not isinstance(argument.value, ex.Number) or node.function in SCALING:
-                yield from _inside(argument.value, node.function not in SCALING)
+            is_amount = node.function in SCALING or argument.keyword == TOLERANCE
+            if is_amount or not isinstance(argument.value, ex.Number):
+                yield from _inside(argument.value)
         return
     for child in node.children():
-        yield from _inside(child, in_call and isinstance(child, ex.Length))
+        yield from _inside(child)
 
 
 def _changes(node: ex.Node) -> Iterator[tuple[str, Callable[[ex.Node], ex.Node]]]:
@@ -239,18 +237,3 @@ def _turned(node: ex.Node) -> ex.Node:
 def _as(kind: type[_Node], node: ex.Node) -> _Node:
     assert isinstance(node, kind)
     return node
-
-
-def _only_windows(policy: rules.Policy) -> set[str]:
-    """The params that are lengths and stand only where a function takes its window."""
-    windows: set[str] = set()
-    others: set[str] = set()
-    for statement in policy.statements:
-        for root in _roots(statement):
-            for node in root.walk():
-                if isinstance(node, ex.Call):
-                    windows |= {a.value.path for a in node.arguments if isinstance(a.value, ex.Name)}
-                else:
-                    others |= {c.path for c in node.children()
-                               if isinstance(c, ex.Name) and not isinstance(node, ex.Argument)}  # fmt: skip
-    return windows - others

@@ -1,8 +1,7 @@
-"""Which small wrongs in a pack its tests do not notice: `python -m tests.trials.mutants [PACK]… [--windows] [--rule NAME]`.
+"""Which small wrongs in a pack its tests do not notice: `python -m tests.trials.mutants [PACK]… [--rule NAME]…`.
 
-Minutes for all packs. Prints each survivor: the statement, what was done to it, and where. `--windows` also halves and
-doubles the windows of functions. Exits with 1 where a mutant survives that `tests/packs/survivors.yaml` does not list;
-`--note` lists it there as open.
+Minutes for all packs. Prints each survivor: the statement, what was done to it, and where. Exits with 1 where a mutant
+survives that `tests/packs/survivors.yaml` does not list; `--note` lists it there as open.
 """
 
 from __future__ import annotations
@@ -19,7 +18,6 @@ from vitalsdsl.packs import packs
 def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser("python -m tests.trials.mutants")
     parser.add_argument("pack", nargs="*", help="a shipped pack; all where none is given")
-    parser.add_argument("--windows", action="store_true", help="the windows of functions too")
     parser.add_argument("--rule", action="append", default=[], help="only what these rules read")
     parser.add_argument("--note", action="store_true", help="list what survives as open")
     asked = parser.parse_args(arguments)
@@ -35,7 +33,7 @@ def main(arguments: list[str]) -> int:
         since, tried = time.monotonic(), 0
         found[pack] = []
         for mutant in killer.mutants:
-            if (mutant.site.is_window and not asked.windows) or (asked.rule and not mutant.rules & set(asked.rule)):
+            if asked.rule and not mutant.rules & set(asked.rule):
                 continue
             tried += 1
             if killer.survives(mutant):

@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+from click.testing import CliRunner
 from run_files import end, header, history, run, write
 
 from vitalsdsl.backtesting.backtest import backtest
+from vitalsdsl.cli.app import vitals
 
 
 def test_the_runs_of_a_folder_of_wandb_s_are_judged_once_each(tmp_path: Path) -> None:
@@ -23,3 +25,9 @@ def test_the_runs_of_a_folder_of_wandb_s_are_judged_once_each(tmp_path: Path) ->
     assert {run.name: ([(c.step, c.to.word) for c in run.changes], len(run.steps)) for run in found.runs} == {
         "own.jsonl": ([(1, "red")], 1), "one": ([(4, "orange")], 8), "two": ([], 3),
     }  # fmt: skip
+    result = CliRunner().invoke(vitals, ["replay", str(tmp_path / "p.vitals"), str(tmp_path), "--format", "jsonl"])
+    lines = [json.loads(line) for line in result.stdout.splitlines()]
+    assert [(line["run"], line["step"], line["to"]) for line in lines] == [
+        ("project/own.jsonl", 1, "red"),
+        ("one", 4, "orange"),
+    ]

@@ -11,12 +11,13 @@ from vitalsdsl.backtesting.comparing import Difference, RuleShift, differences, 
 from vitalsdsl.backtesting.judging import PolicyCopy
 from vitalsdsl.backtesting.kept import Kept
 from vitalsdsl.backtesting.labels import Assigned, Labels, read_labels
-from vitalsdsl.backtesting.outcome import RunOutcome, Unread
+from vitalsdsl.backtesting.outcome import RunOutcome
 from vitalsdsl.backtesting.over import OnProgress, Verdicts, Work, over
 from vitalsdsl.backtesting.score import Score, score
 from vitalsdsl.backtesting.summary import LEVELS, RuleSummary
 from vitalsdsl.backtesting.sweep import Sweep, parse_sweep
 from vitalsdsl.errors import UsageError
+from vitalsdsl.places import Unread
 from vitalsdsl.policy import LoadedPolicy, as_policy, load
 from vitalsdsl.rules import LEVEL_WORDS, Level
 

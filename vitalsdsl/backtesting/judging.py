@@ -12,9 +12,9 @@ from functools import lru_cache
 
 from vitalsdsl import rules
 from vitalsdsl.backtesting.outcome import Change, RunOutcome, Steps
-from vitalsdsl.backtesting.places import Place
 from vitalsdsl.batch import Batch
 from vitalsdsl.errors import SourceError, UsageError, VitalsError
+from vitalsdsl.places import Place
 from vitalsdsl.points import Rewind, Row
 from vitalsdsl.policy import LoadedPolicy, load
 from vitalsdsl.rules import Level
@@ -170,7 +170,10 @@ def _from_columns(
     table = Table.of(events)
     info = recording.info
     changes = [
-        [Change.of(t) for t in _policy(copy).batch.transitions(events, info.name, info.total_steps, table)]
+        [
+            Change.of(t)
+            for t in _policy(copy).batch.transitions(events, info.name, info.total_steps, table, wordless=True)
+        ]
         for copy in copies
     ]
     return _outcomes(recording, run, copies, changes, walk)

@@ -158,13 +158,3 @@ class RunOutcome:
     def from_record(cls, record: list[Any], packed: bytes) -> RunOutcome:
         run, name, title, url, rows, level, blind, notes = record
         return cls(run, name, title, url, rows, Level(level), tuple(blind), tuple(notes), packed)
-
-
-@dataclass(frozen=True)
-class Unread:
-    """A source, or a part of one, that could not be read, and why. `is_named`: it was asked for by itself, unlike a file
-    that merely lies in a folder."""
-
-    source: str
-    why: str
-    is_named: bool = True

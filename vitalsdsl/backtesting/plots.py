@@ -1,4 +1,5 @@
-"""Pictures of a backtest: alarms over steps by rule, how late incidents are found, what a param finds and costs.
+"""Pictures of a backtest: alarms over steps by rule, how late incidents are found, what a param finds and costs; of two
+policies side by side.
 
 They need matplotlib: this module is loaded only where a picture is asked for.
 """
@@ -20,6 +21,7 @@ from matplotlib.patheffects import withStroke
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 from vitalsdsl.backtesting.backtest import Backtest, CurvePoint
+from vitalsdsl.backtesting.over import Verdicts
 from vitalsdsl.backtesting.score import LevelScore, Score
 from vitalsdsl.backtesting.summary import LEVELS
 from vitalsdsl.diagnostic import printable
@@ -57,22 +59,26 @@ def draw(found: Backtest, path: str | os.PathLike[str]) -> None:
 
 def plot(found: Backtest) -> Figure:
     """The picture, as an object of matplotlib: alarms above, below them delays and the curve, where there are such."""
-    rules = _counted(found)
+    shown = [found.main] if found.other is None else [found.main, found.other]
+    rules = _rows([_counted(verdicts) for verdicts in shown], shown)
     score = found.score if found.score is not None and found.score.runs else None
     has_curve = found.sweep is not None
     tall = 1.5 + 0.36 * max(2, len(rules))
     below = [name for name, is_there in (("delays", score is not None), ("curve", has_curve)) if is_there]
     if has_curve:
         below.append("values")
-    figure = Figure((max(9.0, 4.3 * len(below)), tall + 3.8 * bool(below)), layout="constrained")
+    figure = Figure(
+        (max(9.0 + 4.5 * (len(shown) - 1), 4.3 * len(below)), tall + 3.8 * bool(below)), layout="constrained"
+    )
     figure.suptitle(_title(found), x=0.01, ha="left", fontsize=12, fontweight="bold", color=_INK, parse_math=False)
     parts: Any = figure.subfigures(2, 1, height_ratios=(tall, 3.8)) if below else [figure]
-    _alarms(parts[0].subplots(), rules, found)
+    for at, (verdicts, axes) in enumerate(zip(shown, parts[0].subplots(1, len(shown), squeeze=False)[0])):
+        _alarms(axes, [(rule, steps[at]) for rule, steps in rules], verdicts, names=at == 0, called=len(shown) > 1)
     if below:
         row = parts[1].subplots(1, len(below), squeeze=False)[0]
         for name, axes in zip(below, row):
             if name == "delays" and score is not None:
-                _delays(axes, score)
+                _delays(axes, score, found.other_score)
             elif name == "curve":
                 _curve(axes, found)
             else:
@@ -82,19 +88,33 @@ def plot(found: Backtest) -> Figure:
 
 def _title(found: Backtest) -> str:
     runs = len(found.runs)
-    return f"{printable(found.main.policy.name)} over {runs:,} run{'s' * (runs != 1)}, {found.main.steps:,} steps"
+    versus = f" versus {printable(found.other.policy.name)}" if found.other is not None else ""
+    return (
+        f"{printable(found.main.policy.name)}{versus} over {runs:,} run{'s' * (runs != 1)}, {found.main.steps:,} steps"
+    )
 
 
-def _counted(found: Backtest) -> list[tuple[str, dict[Level, list[int]]]]:
-    """The steps of each rule's alarms by the level that it came to, of the rules with the most."""
-    steps: dict[str, dict[Level, list[int]]] = {}
-    for run in found.runs:
+_Steps = dict[Level, list[int]]
+
+
+def _counted(verdicts: Verdicts) -> dict[str, _Steps]:
+    """The steps of each rule's alarms by the level that it came to."""
+    steps: dict[str, _Steps] = {}
+    for run in verdicts.runs:
         for change in run.changes:
             if change.rises_to(Level.YELLOW):
                 steps.setdefault(change.rule, {level: [] for level in LEVELS})[change.to].append(change.step)
-    ranked = sorted(steps, key=lambda rule: -sum(map(len, steps[rule].values())))[:MOST_RULES]
-    order = [rule.rule for rule in found.rules if rule.rule in ranked]
-    return [(rule, steps[rule]) for rule in order]
+    return steps
+
+
+def _rows(counted: Sequence[dict[str, _Steps]], shown: Sequence[Verdicts]) -> list[tuple[str, list[_Steps]]]:
+    """The rules with the most alarms under any of the policies, in the policies' order, with their alarms under each."""
+    none: _Steps = {level: [] for level in LEVELS}
+    each = {name: [steps.get(name, none) for steps in counted] for steps in counted for name in steps}
+    times = {name: sum(len(own) for steps in of for own in steps.values()) for name, of in each.items()}
+    ranked = sorted(times, key=lambda name: -times[name])[:MOST_RULES]
+    order = dict.fromkeys(rule.rule for verdicts in shown for rule in verdicts.rules)
+    return [(name, each[name]) for name in order if name in ranked]
 
 
 def _plain(axes: Axes, title: str) -> None:
@@ -120,12 +140,14 @@ def _stepped(axes: Axes, steps: Sequence[float], label: str) -> None:
     axes.set_xlabel(label, fontsize=9.5, color=_INK)
 
 
-def _alarms(axes: Axes, rules: Sequence[tuple[str, dict[Level, list[int]]]], found: Backtest) -> None:
-    """A row for each rule, a dot for alarms at about the same step, the bigger the more there are."""
-    _plain(axes, "Alarms by rule (the bigger the dot, the more)")
+def _alarms(axes: Axes, rules: Sequence[tuple[str, _Steps]], verdicts: Verdicts, *, names: bool, called: bool) -> None:
+    """A row for each rule, a dot for alarms at about the same step, the bigger the more there are. With `names` they stand
+    beside their rows; `called`: by which policy is said."""
+    what = printable(verdicts.policy.reference) if called else "Alarms by rule (the bigger the dot, the more)"
+    _plain(axes, what)
     every = [step for _, by_level in rules for steps in by_level.values() for step in steps]
     _stepped(axes, every, "step")
-    axes.set_yticks(range(len(rules)), [rule for rule, _ in rules], parse_math=False)
+    axes.set_yticks(range(len(rules)), [rule if names else "" for rule, _ in rules], parse_math=False)
     axes.set_ylim(len(rules) - 0.4, -0.6)
     if not every:
         axes.set_yticks([])
@@ -133,7 +155,7 @@ def _alarms(axes: Axes, rules: Sequence[tuple[str, dict[Level, list[int]]]], fou
         axes.text(
             0.5,
             0.5,
-            f"no rule fires on any of {len(found.runs):,} runs",
+            f"no rule fires on any of {len(verdicts.runs):,} runs",
             transform=axes.transAxes,
             ha="center",
             color=_INK,
@@ -152,7 +174,8 @@ def _alarms(axes: Axes, rules: Sequence[tuple[str, dict[Level, list[int]]]], fou
         axes.scatter(
             [dot[0] for dot in own], [dot[1] for dot in own], s=sizes, color=COLOURS[level], alpha=0.75, linewidths=0
         )
-    first, last = min(run.steps.first for run in found.runs), max(run.steps.last for run in found.runs)
+    runs = verdicts.runs
+    first, last = min(run.steps.first for run in runs), max(run.steps.last for run in runs)
     axes.set_xlim(first - 0.01 * (last - first) - 0.5, last + 0.01 * (last - first) + 0.5)
     handles = [Line2D([], [], marker="o", ls="", color=COLOURS[level], label=f"to {level.word}") for level in LEVELS]
     axes.legend(handles=handles, loc="lower right", bbox_to_anchor=(1, 1), ncols=3, frameon=False, fontsize=9)
@@ -167,31 +190,42 @@ def _binned(steps: Sequence[int], last: int) -> list[tuple[float, int]]:
     return [(sum(own) / len(own), len(own)) for own in bins.values()]
 
 
-def _delays(axes: Axes, score: Score) -> None:
-    """How many of the incidents that were found are found how late."""
+def _delays(axes: Axes, score: Score, versus: Score | None = None) -> None:
+    """How many of the incidents that were found are found how late; under the other policy, as a line around them."""
     one = score.at(score.level)
     late = f"; median delay {statistics.median(one.delays):,.4g}" if one.delays else ""
-    _plain(axes, f"Found from {score.level.word} on: {one.found:,} of {one.incidents:,}{late}")
+    other = versus.at(score.level) if versus is not None else None
+    also = f" (versus {other.found:,}{_median(other)})" if other is not None else ""
+    _plain(axes, f"Found from {score.level.word} on: {one.found:,} of {one.incidents:,}{late}{also}")
     axes.set_ylabel("incidents", fontsize=9.5, color=_INK)
     axes.yaxis.set_major_locator(MaxNLocator(integer=True))
-    if not one.delays:
+    every = [*one.delays, *(other.delays if other is not None else ())]
+    if not every:
         axes.set_xticks([])
         axes.set_yticks([])
         axes.text(0.5, 0.5, "none was found whose onset is known", transform=axes.transAxes, ha="center", color=_INK)
         return
-    low, high = min(one.delays), max(one.delays)
-    if high - low > 30 * max(10.0, sorted(map(abs, one.delays))[len(one.delays) // 2]):
+    low, high = min(every), max(every)
+    if high - low > 30 * max(10.0, sorted(map(abs, every))[len(every) // 2]):
         edges = _decades(low, high)
     else:
         width = max(1.0, math.ceil((high - low + 1) / 24))
         edges = [low - 0.5 + width * at for at in range(int((high - low) // width) + 2)]
     axes.hist(one.delays, bins=edges, color=COLOURS[score.level], alpha=0.85, edgecolor="white", linewidth=0.6)
-    _stepped(axes, one.delays, "steps after the onset")
+    if other is not None:
+        axes.hist(other.delays, bins=edges, histtype="step", color=_INK, linewidth=1.4, label="versus")
+        axes.legend(frameon=False, fontsize=9)
+    _stepped(axes, every, "steps after the onset")
     axes.set_xlim(min(edges[0], -0.5), max(edges[-1], 10.0))
-    axes.axvline(statistics.median(one.delays), color=_INK, linewidth=1.2, linestyle="--")
+    if one.delays:
+        axes.axvline(statistics.median(one.delays), color=_INK, linewidth=1.2, linestyle="--")
     if low < 0:
         axes.axvline(0, color=_INK, linewidth=0.8)
     axes.margins(y=0.18)
+
+
+def _median(one: LevelScore) -> str:
+    return f", at {statistics.median(one.delays):,.4g}" if one.delays else ""
 
 
 def _decades(low: float, high: float) -> list[float]:

@@ -20,8 +20,9 @@ from vitalsdsl.backtesting.over import OnProgress
 from vitalsdsl.backtesting.pool import cores
 from vitalsdsl.backtesting.records import records
 from vitalsdsl.cli.app import EXIT_FINDINGS, EXIT_LEVEL, fail
-from vitalsdsl.cli.backtest_tables import show, why
+from vitalsdsl.cli.backtest_tables import show
 from vitalsdsl.cli.options import fail_option, home_option, loading_options, step_option
+from vitalsdsl.cli.recorded import nothing_read
 from vitalsdsl.configuration import home_here
 from vitalsdsl.diagnostic import printable
 from vitalsdsl.errors import MissingExtraError
@@ -127,7 +128,7 @@ def command(
     for note in found.assigned.notes if found.assigned is not None else ():
         click.echo(printable(note), err=True)
     if not found.runs:
-        fail(_nothing_read(found))
+        fail(nothing_read(found.unread))
     if plots is not None:
         plots.draw(found, picture)
     if form == "json":
@@ -158,12 +159,6 @@ def _told(found: Backtest, kept: Kept | None) -> None:
         work = found.work
         taken = f"{work.taken:,} of {work.places:,} were read before and are as they were"
         click.echo(f"{taken}: taken from {kept.path} (--no-cache reads all anew)", err=True)
-
-
-def _nothing_read(found: Backtest) -> str:
-    listed = [why(one) for one in found.unread[:5]]
-    more = [f"and {len(found.unread) - 5} more"] if len(found.unread) > 5 else []
-    return "\n".join(["no run could be read", *listed, *more])
 
 
 def _print_json(found: Backtest) -> None:

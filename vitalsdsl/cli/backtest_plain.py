@@ -15,6 +15,9 @@ from vitalsdsl.rules import Level
 MOST = 40
 """How many runs, or other lines of one table, are shown; programs get all."""
 
+MOST_RULES = 20
+"""Of a policy of more rules those that never fired are counted, and not listed."""
+
 
 def many(count: int, what: str) -> str:
     return f"{count:,} {what}{'s' * (count != 1)}"

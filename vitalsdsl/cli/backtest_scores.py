@@ -9,7 +9,7 @@ from rich.text import Text
 from vitalsdsl.backtesting.backtest import Backtest
 from vitalsdsl.backtesting.over import Verdicts
 from vitalsdsl.backtesting.score import Incident, LevelScore, Score, Share, quartiles
-from vitalsdsl.cli.backtest_plain import MOST, level, many, middling, rate, rest, table, words
+from vitalsdsl.cli.backtest_plain import MOST, MOST_RULES, level, many, middling, rate, rest, table, words
 from vitalsdsl.diagnostic import printable
 
 
@@ -123,9 +123,11 @@ def _show_false(console: Console, score: Score) -> None:
 
 
 def _rules(score: Score) -> Table:
+    """Of a policy of many rules those that alarmed at all: that others never did is told above."""
     columns = ("rule", "right", "false", "incidents found", "by no other")
     made = table(f"rules, from {score.level.word} on", columns)
-    for rule in score.rules:
+    is_long = len(score.rules) > MOST_RULES
+    for rule in (one for one in score.rules if one.right or one.wrong or not is_long):
         made.add_row(words(rule.rule), f"{rule.right:,}", f"{rule.wrong:,}", f"{rule.found:,}", f"{rule.alone:,}")
     return made
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import shutil
 import sys
 from collections.abc import Sequence
-from pathlib import Path
 
 import click
 from rich.console import Console
@@ -13,18 +12,15 @@ from rich.table import Table
 from rich.text import Text
 
 from vitalsdsl.backtesting.backtest import Backtest
-from vitalsdsl.backtesting.outcome import RunOutcome, Unread
+from vitalsdsl.backtesting.outcome import RunOutcome
 from vitalsdsl.backtesting.summary import RuleSummary
-from vitalsdsl.cli.backtest_plain import MOST, level, many, middling, rate, rest, table, words
+from vitalsdsl.cli.backtest_plain import MOST, MOST_RULES, level, many, middling, rate, rest, table, words
 from vitalsdsl.cli.backtest_scores import curve_table, show_score, show_versus
 from vitalsdsl.cli.output import COLOURS
 from vitalsdsl.diagnostic import printable
 
 _WIDE = 160
 """The width where no terminal says another."""
-
-MOST_RULES = 20
-"""Of a policy of more rules those that never fired are counted, and not listed."""
 
 
 def show(found: Backtest) -> None:
@@ -104,19 +100,14 @@ def _show_runs(console: Console, runs: Sequence[RunOutcome]) -> None:
     console.print(rest(len(fired) - MOST) + f"{many(len(runs) - len(fired), 'run')} green throughout")
 
 
-def why(one: Unread) -> str:
-    """A source and what is wrong with it, named once."""
-    return f"{one.source}: {one.why.removeprefix(f'`{Path(one.source).name}` ')}"
-
-
 def _show_unread(console: Console, found: Backtest) -> None:
     named = [one for one in found.unread if one.is_named]
     others = [one for one in found.unread if not one.is_named]
     for one in named[:MOST]:
-        console.print(Text.assemble(("cannot be read: ", "red"), words(why(one))))
+        console.print(Text.assemble(("cannot be read: ", "red"), words(one.told)))
     if others:
         console.print(Text(f"passed over, as no log that can be read: {many(len(others), 'file')}", "bold"))
         for one in others[:5]:
-            console.print(Text.assemble("  ", words(why(one))))
+            console.print(Text.assemble("  ", words(one.told)))
         if len(others) > 5:
             console.print(f"  {rest(len(others) - 5).rstrip('; ')}")

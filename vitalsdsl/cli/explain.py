@@ -9,15 +9,17 @@ from vitalsdsl.batch import Batch
 from vitalsdsl.cli.app import fail
 from vitalsdsl.cli.options import form_option
 from vitalsdsl.cli.output import coloured, progress
+from vitalsdsl.cli.recorded import recordings
 from vitalsdsl.diagnostic import printable
 from vitalsdsl.explain import at_step, in_english
 from vitalsdsl.json_line import json_line
 from vitalsdsl.points import Rewind
 from vitalsdsl.policy import LoadedPolicy, load
 from vitalsdsl.provisions import Provisions
+from vitalsdsl.quick import AFTER
 from vitalsdsl.rules import Rule
 from vitalsdsl.scope import Scope
-from vitalsdsl.sources import Recording, read
+from vitalsdsl.sources import Recording
 from vitalsdsl.stream import Stream
 from vitalsdsl.verdict import RuleState
 
@@ -27,12 +29,16 @@ from vitalsdsl.verdict import RuleState
 @click.argument("source", required=False)
 @click.option("--rule", "rule", metavar="R", help="Only this rule.")
 @click.option("--step", "step", type=int, metavar="N", help="At this step; without it at the end of the run.")
+@click.option("--code", is_flag=True, help="The Python that steps of the run went through, instead.")
 @form_option
-def command(policy: str, source: str | None, rule: str | None, step: int | None, form: str) -> None:
+def command(policy: str, source: str | None, rule: str | None, step: int | None, code: bool, form: str) -> None:
     """Read a policy out in plain English: when each rule fires, what is done then, and who is told.
 
     With a SOURCE: the value of every sub-expression at a step of that run, the reason of each unknown, and the margin:
     how far the condition is beyond its threshold, relative to it. +0.5 is half as much again, -0.1 a tenth short of it.
+
+    With --code and a SOURCE: what was written to tell quickly that a rule surely stays green, for each set of names that
+    the run logs together. Whatever it leaves open is evaluated in full.
     """
     loaded = load(policy)
     known = [r.name for r in loaded.policy.of(Rule)]
@@ -41,10 +47,33 @@ def command(policy: str, source: str | None, rule: str | None, step: int | None,
     if source is None:
         if step is not None:
             fail("--step needs a run to look at: vitals explain POLICY SOURCE --step N")
+        if code:
+            fail("--code needs a run to be written for: vitals explain POLICY SOURCE --code")
         _english(loaded, rule, form)
         return
-    for recording in read(source, step_key=loaded.axis):
-        _run(loaded, recording, rule, step, form)
+    for recording in recordings([source], loaded.axis):
+        if code:
+            _code(loaded, recording, form)
+        else:
+            _run(loaded, recording, rule, step, form)
+
+
+def _code(loaded: LoadedPolicy, recording: Recording, form: str) -> None:
+    stream = Stream(loaded.policy, recording.info.name, loaded.digest, True, recording.info.total_steps)
+    for event in progress(recording.events, recording.info.name):
+        if isinstance(event, Rewind):
+            stream.rewind(event.step)
+        else:
+            stream.push_row(event)
+    if not stream.code:
+        fail(f"no {AFTER} steps of {recording.info.name} one after another log the same names: no code was written")
+    for names, source in stream.code.items():
+        if form == "jsonl":
+            told = {"type": "code", "run": recording.info.name, "names": list(names), "source": source}
+            click.echo(json_line(told))
+            continue
+        click.echo(click.style(f"# steps with {printable(', '.join(names))}", bold=True))
+        click.echo(source)
 
 
 def _english(loaded: LoadedPolicy, only: str | None, form: str) -> None:
@@ -81,7 +110,10 @@ def _of_all(loaded: LoadedPolicy, lines: list[str], form: str) -> None:
 
 
 def _run(loaded: LoadedPolicy, recording: Recording, only: str | None, step: int | None, form: str) -> None:
-    stream, ended = Stream(loaded.policy, recording.info.name, loaded.digest, True, recording.info.total_steps), False
+    ended = False
+    stream = Stream(  # every value is wanted, whether something happens or not
+        loaded.policy, recording.info.name, loaded.digest, True, recording.info.total_steps, quick=False
+    )
     for event in progress(recording.events, recording.info.name):
         if isinstance(event, Rewind):
             stream.rewind(event.step)

@@ -24,6 +24,9 @@ from vitalsdsl.yaml.policy import to_yaml
 def command(ctx: click.Context, files: tuple[str, ...], only_check: bool, target: str | None) -> None:
     """Format policies in place; comments are kept and the meaning is unchanged.
 
+    What fits into 120 columns stands on one line. What does not keeps the line breaks of its author; a `metric` with many
+    names that has none gets some.
+
     `-` reads standard input and writes standard output; of a folder all policies below it are formatted. With --to the
     result goes to standard output.
     """

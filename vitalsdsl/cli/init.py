@@ -74,7 +74,7 @@ def _written(name: str, sources: tuple[str, ...], survey: Survey, step_key: str 
 
     def tries(policy: Policy) -> Runs:
         trial = Trial(policy)
-        for recording in recordings(sources, step_key):
+        for recording in recordings(sources, step_key, quietly=True):
             trial.take(recording.info, recording.events, healthy=True)
         runs = trial.result()
         alarms.update({name: seen.healthy for name, seen in runs.rules.items()})

@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from functools import cache
 
 import click
 
 from vitalsdsl.cli.app import fail
 from vitalsdsl.cli.output import progress
+from vitalsdsl.cli.packs import installed
 from vitalsdsl.diagnostic import printable
+from vitalsdsl.errors import VitalsError
 from vitalsdsl.lints.runs import Runs
+from vitalsdsl.naming import Vocabulary
+from vitalsdsl.places import Unread, places_of
 from vitalsdsl.points import Rewind, Row, RunInfo
 from vitalsdsl.rules import Axis, Policy
 from vitalsdsl.sources import Recording, read
@@ -20,15 +26,69 @@ MOST_SHOWN = 5
 """Of the runs themselves: a survey of thousands is about their names."""
 
 
-def recordings(sources: Sequence[str], step_key: str | None = None) -> Iterator[Recording]:
-    """The runs of all sources, one after the other, each with its reader's notes said."""
+def recordings(sources: Sequence[str], step_key: str | None = None, *, quietly: bool = False) -> Iterator[Recording]:
+    """The runs of all sources, each read when its turn comes, with its reader's notes said.
+
+    A folder stands for all logs in it and below, a tracker's reference for its runs. What merely lies in a folder and is
+    no log is passed over, and said at the end. A source that cannot be read costs no other: that too is said at the end,
+    and is exit 2, as sources without any run are. `quietly`: all has been said before.
+    """
     if list(sources).count("-") > 1:
         fail("`-` can be given once")
+    unread: list[Unread] = []
+    seen: set[str] = set()
+    count = 0
     for source in sources:
-        for recording in read(source, step_key=step_key):
-            _say(recording.info, recording.info.notes)
+        for recording in read(source, step_key=step_key) if source == "-" else _found(source, step_key, seen, unread):
+            count += 1
+            if not quietly:
+                _say(recording.info, recording.info.notes)
             yield recording
-            _say(recording.info, recording.late_notes)
+            if not quietly:
+                _say(recording.info, recording.late_notes)
+    named = [one for one in unread if one.is_named]
+    if sources and not count:
+        fail(nothing_read(unread))
+    if len(named) < len(unread) and not quietly:
+        click.echo(_passed_over([one for one in unread if not one.is_named]), err=True)
+    if named:
+        fail("\n".join(one.told for one in named))
+
+
+def _found(source: str, step_key: str | None, seen: set[str], unread: list[Unread]) -> Iterator[Recording]:
+    places, cannot = places_of([source], step_key)
+    unread += cannot
+    for place in places:
+        if place.reference in seen:
+            continue
+        seen.add(place.reference)
+        try:
+            found = read(source if place.is_named and place.is_file else place.reference, step_key=step_key)
+        except VitalsError as problem:
+            unread.append(Unread(place.shown, str(problem), place.is_named))
+            continue
+        yield from (_called(recording, place.within) for recording in found)
+
+
+def _called(recording: Recording, within: str) -> Recording:
+    """With a name that tells it from those of the same name in other folders."""
+    if not within:
+        return recording
+    info = replace(recording.info, name=f"{within}/{recording.info.name}")
+    return replace(recording, info=info)
+
+
+def nothing_read(unread: Sequence[Unread]) -> str:
+    """What is said where no run could be read: why, for the first few."""
+    listed = [one.told for one in unread[:MOST_SHOWN]]
+    more = [f"and {len(unread) - MOST_SHOWN:,} more"] if len(unread) > MOST_SHOWN else []
+    return "\n".join(["no run could be read", *listed, *more])
+
+
+def _passed_over(unread: Sequence[Unread]) -> str:
+    shown = "; ".join(printable(one.told) for one in unread[:MOST_SHOWN])
+    more = f"; and {len(unread) - MOST_SHOWN:,} more" if len(unread) > MOST_SHOWN else ""
+    return f"passed over, as no log that can be read: {shown}{more}"
 
 
 def _say(info: RunInfo, notes: Sequence[str]) -> None:
@@ -59,7 +119,12 @@ def tried(policy: Policy, against: Sequence[str], healthy: Sequence[str], step_k
     runs = trial.result()
     if not runs.count:
         fail(f"{printable(', '.join([*against, *healthy]))}: no run there logs anything")
-    return runs
+    return replace(runs, also_called=lambda name: _vocabulary().also_called(name))
+
+
+@cache
+def _vocabulary() -> Vocabulary:
+    return Vocabulary.of(pack.policy for pack in installed())
 
 
 def going_through(surveyor: Surveyor, recording: Recording) -> Iterator[Row | Rewind]:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 import click
 
 from vitalsdsl.batch import Batch, Replayed
-from vitalsdsl.cli.app import EXIT_LEVEL, fail
+from vitalsdsl.cli.app import EXIT_LEVEL, EXIT_USAGE
 from vitalsdsl.cli.options import fail_option, form_option, loading_options, step_option
 from vitalsdsl.cli.output import coloured, progress, transition_line, warn_of_other_meaning
+from vitalsdsl.cli.recorded import recordings
 from vitalsdsl.diagnostic import printable
 from vitalsdsl.errors import SourceError, UsageError
 from vitalsdsl.json_line import json_line
@@ -17,7 +16,7 @@ from vitalsdsl.logged import WHY_UNKNOWN, Reads
 from vitalsdsl.points import Rewind, Row
 from vitalsdsl.policy import LoadedPolicy, load
 from vitalsdsl.rules import Level
-from vitalsdsl.sources import Recording, read
+from vitalsdsl.sources import Recording
 from vitalsdsl.stream import Stream
 from vitalsdsl.verdict import Transition
 
@@ -42,23 +41,27 @@ def command(
 ) -> None:
     """The transitions that POLICY gives on recorded runs.
 
-    A SOURCE is a log file or folder (its format is found by content; a folder of W&B's is one), `-` for JSON lines on
-    standard input, `mlflow:RUN_ID`, `mlflow:experiments/NAME`, `wandb:ENTITY/PROJECT/RUN` or `wandb:ENTITY/PROJECT`.
+    A SOURCE is a log file (its format is found by content), a folder (all logs in it and below; one of W&B's or MLflow's
+    stands for its runs), `-` for JSON lines on standard input, `mlflow:RUN_ID`, `mlflow:experiments/NAME`,
+    `wandb:ENTITY/PROJECT/RUN` or `wandb:ENTITY/PROJECT`.
     With --policy-of only SOURCEs are given, or none for that run itself.
     """
     policy, sources = _asked(words, policy_of)
     loaded = load(policy, settings=settings, profile=profile)
     if policy_of is not None and not settings and profile is None:
         warn_of_other_meaning(loaded)
-    if sources.count("-") > 1:
-        fail("`-` can be given once")
-    worst, batch = Level.GREEN, Batch(loaded.policy, loaded.digest)
-    for source in sources:
-        for recording in read(source, step_key=step_key or loaded.axis):
-            if source == "-":
+    worst, batch, is_whole = Level.GREEN, Batch(loaded.policy, loaded.digest), True
+    for recording in recordings(sources, step_key or loaded.axis):
+        try:
+            if recording.is_pipe:
                 worst = max(worst, _replay_as_it_comes(loaded, recording, form))
             else:
                 worst = max(worst, _replay(loaded, batch, recording, form))
+        except SourceError as broken:  # it costs no other run
+            click.echo(f"error: {printable(str(broken))}", err=True)
+            is_whole = False
+    if not is_whole:
+        ctx.exit(EXIT_USAGE)
     if fail_on is not None and worst >= Level.parse(fail_on) > Level.GREEN:
         ctx.exit(EXIT_LEVEL)
 
@@ -75,7 +78,6 @@ def _asked(words: tuple[str, ...], policy_of: str | None) -> tuple[str, tuple[st
 def _replay(loaded: LoadedPolicy, batch: Batch, recording: Recording, form: str) -> Level:
     """A whole run at once. One that cannot be read to its end is replayed as far as it could be."""
     info = recording.info
-    _say(info.name, info.notes)
     events: list[Row | Rewind] = []
     broken: SourceError | None = None
     try:
@@ -88,7 +90,6 @@ def _replay(loaded: LoadedPolicy, batch: Batch, recording: Recording, form: str)
     worst, count = _show(seen.transitions, form, Level.GREEN, 0)
     if broken is not None:
         raise broken
-    _say(info.name, recording.late_notes)
     if form == "text":
         _summary(loaded, info.name, seen, len(events), count)
     return worst
@@ -97,7 +98,6 @@ def _replay(loaded: LoadedPolicy, batch: Batch, recording: Recording, form: str)
 def _replay_as_it_comes(loaded: LoadedPolicy, recording: Recording, form: str) -> Level:
     """A pipe, of which more may come: each transition is told as soon as its step has closed."""
     info = recording.info
-    _say(info.name, info.notes)
     stream = Stream(loaded.policy, info.name, loaded.digest, keep_all=True, total_steps=info.total_steps)
     worst, count, rows = Level.GREEN, 0, 0
     if form == "text":
@@ -107,16 +107,10 @@ def _replay_as_it_comes(loaded: LoadedPolicy, recording: Recording, form: str) -
         new = stream.rewind(event.step) if isinstance(event, Rewind) else stream.push_row(event)
         worst, count = _show(new, form, worst, count)
     worst, count = _show(stream.finish(), form, worst, count)
-    _say(info.name, recording.late_notes)
     if form == "text":
         counter = stream.plan.graph.clock.counter
         _summary(loaded, info.name, Replayed([], stream.level, stream.names, stream.late_points, counter), rows, count)
     return worst
-
-
-def _say(name: str, notes: Iterable[str]) -> None:
-    for note in notes:
-        click.echo(f"{printable(name)}: {printable(note)}", err=True)
 
 
 def _show(transitions: list[Transition], form: str, worst: Level, count: int) -> tuple[Level, int]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,11 +13,10 @@ import click
 from vitalsdsl.cli.app import fail
 from vitalsdsl.cli.options import loading_options, step_option
 from vitalsdsl.cli.output import progress
-from vitalsdsl.diagnostic import printable
+from vitalsdsl.cli.recorded import recordings
 from vitalsdsl.errors import MissingExtraError
 from vitalsdsl.policy import load
 from vitalsdsl.report.examine import RunReport, examine
-from vitalsdsl.sources import Recording, read
 
 DEFAULT = "vitals-report.html"
 CHECKUP = "pack:checkup"
@@ -55,13 +55,9 @@ def command(
         fail(f"`{output}` is there and no report of ours: name another file with -o")
     loaded, checkup = load(policy, settings=settings, profile=profile), load(CHECKUP)
     reports: list[RunReport] = []
-    for source in sources:
-        for recording in read(source, step_key=step_key or loaded.axis):
-            name = recording.info.name
-            shown = Recording(recording.info, progress(recording.events, name), recording.late_notes)
-            reports.append(examine(shown, loaded, checkup))
-            for note in recording.info.notes:
-                click.echo(f"{printable(name)}: {printable(note)}", err=True)
+    for recording in recordings(sources, step_key or loaded.axis):
+        shown = replace(recording, events=progress(recording.events, recording.info.name))
+        reports.append(examine(shown, loaded, checkup))
     if not any(report.rows for report in reports):
         fail("there are no rows to report on")
     text = page.html(reports) if form == "html" else page.markdown(reports)

@@ -52,7 +52,8 @@ def command(
 ) -> None:
     """Hear nothing of RULE in RUN: of one rule, or of all that a pattern such as `act_*` matches.
 
-    Without RULE, the silences that hold. A watcher that is running heeds it at its next look at the run.
+    Without RULE, the silences that hold. A watcher that is running heeds it at its next look at the run. RUN is its id, or
+    the first letters of that, or the address of its page; or its name, once a rule of it has changed its level.
     """
     paths = journals_of(run, home_here(home))
     run = Journal(paths[0]).known_as(run)

@@ -27,7 +27,7 @@ from vitalsdsl.feeds import Wanted, target
 from vitalsdsl.json_line import json_line
 from vitalsdsl.points import RunInfo
 from vitalsdsl.policy import LoadedPolicy, load
-from vitalsdsl.rules import Level
+from vitalsdsl.rules import Level, Rule
 from vitalsdsl.store import last_visit
 from vitalsdsl.tracker import Port
 from vitalsdsl.watched import Reading, Watched
@@ -130,6 +130,8 @@ def command(
     _end_gently(watcher)
     with shows:
         watcher.run(once=once)
+    if dry_run and once and watcher.found:
+        shows.said(f"a dry run: {shows.looked_at()} by {_rules(loaded)}: {shows.changed()}")
     if watcher.has_looked and not watcher.found:
         where = ", ".join(one.target for one in given)
         shows.said(f"no runs found in {where}" + ("" if finished else " (running ones; see --finished)"))
@@ -137,6 +139,13 @@ def command(
         ctx.exit(EXIT_USAGE)
     if fail_on is not None and shows.worst >= Level.parse(fail_on) > Level.GREEN:
         ctx.exit(EXIT_LEVEL)
+
+
+def _rules(loaded: Sequence[LoadedPolicy]) -> str:
+    """`12 rules of llm`."""
+    policies = list({policy.digest: policy for policy in loaded}.values())
+    count = sum(not rule.body.disabled for policy in policies for rule in policy.policy.of(Rule))
+    return f"{count} rule{'s' * (count != 1)} of {_policies(loaded)}"
 
 
 def _policies(loaded: Sequence[LoadedPolicy]) -> str:
@@ -171,6 +180,8 @@ class _Shown(Shows):
 
     def __init__(self) -> None:
         self.worst = Level.GREEN
+        self._seen: dict[str, tuple[str, int | None]] = {}
+        self._changes = 0
 
     def __enter__(self) -> _Shown:
         return self
@@ -180,6 +191,21 @@ class _Shown(Shows):
 
     def saw(self, run: Watched, reading: Reading) -> None:
         self.worst = max([self.worst, run.level, *(t.to for t in reading.transitions)])
+        self._seen[run.feed.uri] = run.feed.info.label, run.step
+        self._changes += len(reading.transitions)
+
+    def looked_at(self) -> str:
+        """`2 runs (a to step 90, b to step 12)`."""
+        seen = [
+            f"{name} {'without a step yet' if step is None else f'to step {step:,}'}"
+            for name, step in self._seen.values()
+        ]
+        more = [f"{len(seen) - _MOST_NAMED} more"] if len(seen) > _MOST_NAMED else []
+        return f"{len(seen)} run{'s' * (len(seen) != 1)} ({', '.join(seen[:_MOST_NAMED] + more)})"
+
+    def changed(self) -> str:
+        """`no transition`, or how many."""
+        return f"{self._changes or 'no'} transition{'s' * (self._changes > 1)}"
 
     def found(self, reference: str, runs: Sequence[RunInfo]) -> None:
         names = [run.label for run in runs[:_MOST_NAMED]] + ["…"] * (len(runs) > _MOST_NAMED)

@@ -32,6 +32,10 @@ class Grid:
         self.bits = bits
         self._scale = 2.0**bits if bits < 1000 else math.inf  # inf: too fine to scale a float to it
 
+    def put(self, bits: int) -> None:
+        """Be as fine as that, whatever has been summed."""
+        self._set(bits)
+
     def reset(self) -> None:
         """Begin coarse again: nothing has been summed yet."""
         if self.bits != _BITS:

@@ -4,18 +4,13 @@ from __future__ import annotations
 
 from collections import deque
 
-from vitalsdsl.kernels.window import Window
-from vitalsdsl.types import Extent
+from vitalsdsl.kernels.deferred import Deferred
 
 
-class Extremes(Window):
+class Extremes(Deferred):
     """Two queues of candidates: a point that is neither newer nor more extreme than another can never be the answer."""
 
     with_infinite = True
-
-    def __init__(self, extent: Extent) -> None:
-        super().__init__(extent)
-        self.clear()
 
     def clear(self) -> None:
         self._lows: deque[float] = deque()
@@ -37,7 +32,9 @@ class Extremes(Window):
             self._highs.popleft()
 
     def least(self) -> float:
+        self.learn()
         return self._lows[0]
 
     def greatest(self) -> float:
+        self.learn()
         return self._highs[0]

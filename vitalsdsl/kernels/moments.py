@@ -4,25 +4,29 @@ from __future__ import annotations
 
 import math
 
+from vitalsdsl.kernels.deferred import Deferred
 from vitalsdsl.kernels.exact import Grid, ratio, root
-from vitalsdsl.kernels.window import Window
 from vitalsdsl.types import Extent
 
 
-class Moments(Window):
+class Moments(Deferred):
     """The sums of x and of x² as whole numbers: adding and taking away are exact, and each answer is rounded once."""
 
     enough = 2
 
     def __init__(self, extent: Extent) -> None:
-        super().__init__(extent)
         self._grid = Grid(self._widened)
-        self.clear()
+        super().__init__(extent)
 
     def clear(self) -> None:
         self._grid.reset()
         self._sum = 0
         self._squares = 0
+
+    def put(self, total: int, squares: int, bits: int, usable: int) -> None:
+        """Know of so many points nothing but their sums, in units of 2^-bits."""
+        self._grid.put(bits)
+        self._sum, self._squares, self.usable = total, squares, usable
 
     def _widened(self, bits: int) -> None:
         self._sum <<= bits
@@ -34,17 +38,16 @@ class Moments(Window):
         self._squares += whole * whole
 
     def drop(self, step: int, value: float) -> None:
-        if not self.usable:
-            self.clear()
-            return
         whole = self._grid.whole(value)
         self._sum -= whole
         self._squares -= whole * whole
 
     def sum(self) -> float:
+        self.learn()
         return ratio(self._sum, 1 << self._grid.bits)
 
     def mean(self) -> float:
+        self.learn()
         return ratio(self._sum, self.usable << self._grid.bits)
 
     def var(self) -> float:
@@ -57,9 +60,11 @@ class Moments(Window):
 
     def cv(self) -> float:
         """std / abs(mean), also where the std itself would be too large; NaN where the mean is 0."""
+        self.learn()
         n, mean = self.usable, self._sum
         return root(n * self._spread()[0], (n - 1) * mean * mean) if n > 1 and mean else math.nan
 
     def _spread(self) -> tuple[int, int]:
+        self.learn()
         n = self.usable
         return n * self._squares - self._sum * self._sum, (n * (n - 1)) << (2 * self._grid.bits)

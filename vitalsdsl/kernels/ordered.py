@@ -5,21 +5,19 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+from vitalsdsl.kernels.deferred import Deferred
 from vitalsdsl.kernels.exact import midpoint
 from vitalsdsl.kernels.ranked import Ranked
 from vitalsdsl.kernels.selection import Selection, outwards
+from vitalsdsl.kernels.trail import Trail
 from vitalsdsl.kernels.window import Window
-from vitalsdsl.types import Extent, Reason
+from vitalsdsl.types import Reason
 
 
-class Ordered(Window):
+class Ordered(Deferred):
     """The points in order of size, ±inf among them."""
 
     with_infinite = True
-
-    def __init__(self, extent: Extent) -> None:
-        super().__init__(extent)
-        self.clear()
 
     def clear(self) -> None:
         self._sorted = Ranked()
@@ -30,11 +28,16 @@ class Ordered(Window):
     def drop(self, step: int, value: float) -> None:
         self._sorted.remove(value)
 
+    def add_all(self, trail: Trail) -> None:
+        self._sorted = Ranked(value for value, _ in trail.between(trail.begin, trail.end))
+
     def median(self) -> float:
+        self.learn()
         return midpoint(*middle(self._sorted))
 
     def quantile(self, above: int, below: int) -> float:
         """The value at the fraction above / below of the way up, on the line between its two neighbours."""
+        self.learn()
         whole, part = divmod((len(self._sorted) - 1) * above, below)
         low = float(self._sorted[whole])
         return between(low, float(self._sorted[whole + 1]), part, below) if part else low
@@ -56,6 +59,7 @@ class Spread(Ordered):
 
     def half_deviation(self) -> float:
         """Half the median distance from the median; the whole may be too large for a float."""
+        self.learn()
         n = len(self._sorted)
         nearer, farther = self._selection.find(outwards(self._sorted, *middle(self._sorted)), (n + 1) // 2)
         return nearer if n % 2 else midpoint(nearer, farther)

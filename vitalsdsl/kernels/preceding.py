@@ -37,11 +37,9 @@ class Preceding(Spread):
             place, point, own_step = self.waiting.popleft()
             self.usable += 1
             self.trail.append(place, point, own_step)
-            self.add(own_step, point)
         while self.trail.oldest < at - self.size:
-            dropped, dropped_at = self.trail.popleft()
+            self.trail.popleft()
             self.usable -= 1
-            self.drop(dropped_at, dropped)
         self.place, self.newest = at, value
         if math.isfinite(value):
             self.waiting.append((at, value, step))
@@ -64,7 +62,7 @@ class Preceding(Spread):
         x = self.newest
         if not self.place - self.first >= self.size or self.usable < 5 or x - x != 0.0:
             return math.nan
-        scale = self.half_deviation()
+        scale = self.half_deviation()  # which has it learn
         if not scale:
             return math.nan
         low, high = middle(self._sorted)

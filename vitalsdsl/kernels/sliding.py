@@ -283,7 +283,8 @@ class Windows:
 
     def _column(self, values: Array, minimum: int, slack: Slack) -> Column:
         known = self.is_known(minimum) & np.isfinite(values)
-        return Column(np.where(known, values, np.nan), self.slack + slack)
+        off = self.slack + slack
+        return Column(np.where(known, values, np.nan), np.where(known, off, 0.0) if np.ndim(off) else off)
 
     @functools.cached_property
     def _sums(self) -> tuple[Array, Array, Array, float]:

@@ -71,4 +71,7 @@ class Smoothed(State):
     def load(self, saved: list[Any]) -> None:
         self.first, self.newest, level = saved
         self.level = None if level is None else Decimal(level)
+        self.restored()
+
+    def restored(self) -> None:
         self._is_current = False

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from array import array
+from bisect import bisect_right
 from collections.abc import Iterator
 from typing import Any
 
@@ -24,13 +25,15 @@ class Trail:
     ((0.5, 3), 4, 0.7, [(4, 0.7, 4)])
     """
 
-    __slots__ = ("_gone", "_places", "_steps", "_values", "oldest")
+    __slots__ = ("_gone", "_places", "_steps", "_values", "kept", "oldest")
 
     def __init__(self, by_step: bool) -> None:
         self._values = array("d")
         self._steps = array("i")
         self._places: array[Any] = self._steps if by_step else array("d")
         self._gone = 0
+        self.kept = 0
+        """Points have numbers, in order of arrival. From this one on they can be looked at, though they may be gone."""
         self.oldest: float = math.inf
         """The place of the first point; inf where there is none."""
 
@@ -45,6 +48,56 @@ class Trail:
         self._values.append(value)
         if self.oldest == math.inf:
             self.oldest = place
+
+    def __copy__(self) -> Trail:
+        other = Trail(self._places is self._steps)
+        gone = self._gone
+        other._values, other._steps = self._values[gone:], self._steps[gone:]
+        other._places = other._steps if self._places is self._steps else self._places[gone:]
+        other.oldest = self.oldest
+        return other
+
+    def extend(self, places: array[Any], values: array[float], steps: array[int]) -> None:
+        """Append many points, one at least; steps in four bytes each, or in eight."""
+        if self._places is not self._steps:
+            self._places.extend(places)
+        if self._steps.typecode != steps.typecode:
+            if self._steps.typecode == "i":
+                self._widen()
+            steps = array("q", steps)
+        self._steps.extend(steps)
+        self._values.extend(values)
+        if self.oldest == math.inf:
+            self.oldest = self._places[self._gone]
+
+    def forget(self, bound: float) -> int:
+        """Take all points up to a place out; how many."""
+        before, end, places = self._gone, len(self._values), self._places
+        gone = self._gone = bisect_right(places, bound, before)
+        self.oldest = places[gone] if gone < end else math.inf
+        if gone >= _DEAD and gone * _SHARE >= end:
+            self._move_down()
+        return gone - before
+
+    @property
+    def begin(self) -> int:
+        """The number of the oldest point."""
+        return self.kept + self._gone
+
+    @property
+    def end(self) -> int:
+        """The number of the next point."""
+        return self.kept + len(self._values)
+
+    def between(self, begin: int, end: int) -> Iterator[tuple[float, int]]:
+        """The values and steps of points by their numbers."""
+        begin, end = begin - self.kept, end - self.kept
+        return zip(self._values[begin:end], self._steps[begin:end])
+
+    def columns(self) -> tuple[memoryview, memoryview]:
+        """The places and the values of all points. While somebody holds them nothing can be appended."""
+        gone = self._gone
+        return memoryview(self._places)[gone:], memoryview(self._values)[gone:]
 
     def popleft(self) -> tuple[float, int]:
         """Take the oldest point out: its value and step."""
@@ -64,6 +117,7 @@ class Trail:
 
     def _move_down(self) -> None:
         gone, self._gone = self._gone, 0
+        self.kept += gone
         del self._values[:gone], self._steps[:gone]
         if self._places is not self._steps:
             del self._places[:gone]

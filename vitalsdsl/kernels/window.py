@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import deque
+from collections.abc import Mapping
 from typing import ClassVar
 
 from vitalsdsl.kernels.state import State
@@ -20,6 +21,7 @@ class Window(State):
     """
 
     remembered: ClassVar[tuple[str, ...]] = ("first", "seen", "points")
+    quicker: ClassVar[Mapping[str, str]] = {"points": "trail"}
     with_infinite: ClassVar[bool] = False
     """Whether ±inf is usable here; NaN never is."""
     enough: ClassVar[int] = 1

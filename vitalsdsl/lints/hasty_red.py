@@ -11,6 +11,9 @@ from vitalsdsl.lints.base import Lint, Looked
 from vitalsdsl.lints.looked import alternatives, conjuncts
 from vitalsdsl.rules import Level
 
+_LONG = 60
+"""Letters of a clause that a help does not repeat."""
+
 _TAKE_TIME = frozenset("fraction onsets monotone_up monotone_down rising falling flat".split())
 _ALL_OF_THE_WINDOW = frozenset("fraction onsets median min quantile since".split())
 
@@ -34,7 +37,13 @@ class HastyRed(Lint):
 
 
 class UnboundedRed(Lint):
-    """Without a cooldown or a budget a red rule can roll a run back again and again, into the same bad data."""
+    """Without a cooldown or a budget a red rule can roll a run back again and again, into the same bad data.
+
+    Write `limit rollback 3 per 10k steps` on a line of its own: it is the budget of all rules together, and beyond it red
+    does what orange does. Or give the rule a `cooldown`, in which it asks for nothing more: `rule NAME { when loss > 10 for
+    20 steps -> red cooldown 2k steps }`. Where red is to roll nothing back, say what it does
+    instead: `-> red do alert, tag, pause`.
+    """
 
     code = "V401"
     bad = "when loss > 10 for 20 steps -> red"
@@ -50,9 +59,13 @@ class UnboundedRed(Lint):
             rolls = actions is None or any(a.name == "rollback" for a in actions)
             own = red is not None and red.span.source is at.policy.source  # an override may have brought it
             if red is not None and own and rolls and rule.body.cooldown is None and not rule.body.shadow:
-                whole = "" if rule.written else " (make it a `rule NAME { … }`)"
-                yield self.found("red without a cooldown or a budget", red.span, "again and again?",
-                                 f"add `limit rollback 3 per 10000 steps`, or a `cooldown` in the rule{whole}")  # fmt: skip
+                said = "…" if rule.written or len(clause.span.text) > _LONG else clause.span.text
+                yield self.found(
+                    "red without a cooldown or a budget", red.span, "may roll back again and again",
+                    "write `limit rollback 3 per 10k steps` on a line of its own: beyond it red does what orange does",
+                    f"or `rule {rule.name} {{ {said} cooldown 2k steps }}`: for so long it asks for nothing more",
+                    "or, where red is to roll nothing back, `-> red do alert, tag, pause`",
+                )  # fmt: skip
                 return
 
 

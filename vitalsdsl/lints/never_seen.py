@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -19,6 +19,9 @@ if TYPE_CHECKING:
 
 NEAR = 0.7
 """How alike a name that is suggested has to be."""
+
+MOST_NAMES = 4
+"""Of what a metric is called in runs, so many are listed."""
 
 
 class NeverSeen(Lint):
@@ -99,10 +102,11 @@ class SometimesSeen(Lint):
             lacking = [run for run in due if run not in with_it]
             if lacking and known:
                 shown = name_text(path) if isinstance(name, ex.Name) else path
+                other = "" if isinstance(name, ex.Family) else _other_name(path, at, at.runs, lacking)
                 yield self.found(
                     f"`{shown}` is logged in {len(with_it)} of {len(with_it) + len(lacking)} runs", name.span,
-                    f"not in {lacking[0].info.label}", f"say `optional` in `metric {shown} = …`, or give the name that it "
-                    "has there",
+                    f"not in {lacking[0].info.label}", other or f"say `optional` in `metric {shown} = …`, or give the name "
+                    "that it has there",
                 )  # fmt: skip
 
 
@@ -118,6 +122,9 @@ def _instead(path: str, at: Looked, runs: Runs) -> str:
         own = difflib.get_close_matches(path, [n for n in at.scope.metrics if _runs_with(n, at)], 1, NEAR)
         if own:
             return f"did you mean `{own[0]}`, which `metric {own[0]}` declares?"
+    other = _other_name(path, at, runs, [run for run in runs.survey.runs if run.steps])
+    if other:
+        return other
     near = next((n for tried in (path, *listed) if (n := _nearest(tried, runs.survey.metrics))), "")
     if not near:
         return f'if it is new, declare it: `metric {name_text(path)} = "{path}" optional`'
@@ -127,6 +134,24 @@ def _instead(path: str, at: Looked, runs: Runs) -> str:
         names = ", ".join(f'"{n}"' for n in (*declared.logged, near))
         return f"is it `{near}` ({seen})? then write `metric {name_text(path)} = {names}`"
     return f"did you mean `{name_text(near)}` ({seen})?"
+
+
+def _other_name(path: str, at: Looked, runs: Runs, lacking: Sequence[RunSurvey]) -> str:
+    """What to write for a name that is one of a metric's, where runs without it log another; empty where none does."""
+    canonical, names = runs.also_called(path)
+    counts = {n: sum(n in run.metrics for run in lacking) for n in names if n != path}
+    logged = sorted((n for n in counts if counts[n]), key=lambda n: -counts[n])[:MOST_NAMES]
+    if not logged:
+        return ""
+    declared = at.scope.metrics.get(path)
+    seen = "there" if len(lacking) < runs.count else f"({counts[logged[0]]} of {runs.count} runs)"
+    if declared is not None or path == canonical:
+        own = declared.logged if declared is not None else (path,)
+        listed = ", ".join(f'"{n}"' for n in (*own, *logged))
+        write = f'`metric {name_text(path)} = {listed}`, or `use "pack:names"`'
+    else:
+        write = f'`use "pack:names"` and `{name_text(canonical)}`, which is both'
+    return f"it is called `{logged[0]}` {seen}: write {write}"
 
 
 def _nearest(name: str, logged: Collection[str]) -> str:

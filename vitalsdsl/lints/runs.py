@@ -37,13 +37,24 @@ class RuleSeen:
     healthy: tuple[Alarms, ...] = ()
 
 
+AlsoCalled = Callable[[str], "tuple[str, tuple[str, ...]]"]
+"""Who can say which metric is known by a name, and under which names it is logged: empty where none is. Asked only of a
+name that some run does not log, since it reads the packs."""
+
+
+def _unheard_of(name: str) -> tuple[str, tuple[str, ...]]:
+    return "", ()
+
+
 @dataclass(frozen=True)
 class Runs:
-    """The runs, what each rule did on them (guards too, as `nonfinite(METRIC)`), and how many are called healthy."""
+    """The runs, what each rule did on them (guards too, as `nonfinite(METRIC)`), how many are called healthy, and who can
+    say what a metric is called elsewhere."""
 
     survey: Survey
     rules: Mapping[str, RuleSeen] = field(default_factory=dict)
     healthy: int = 0
+    also_called: AlsoCalled = _unheard_of
 
     @property
     def count(self) -> int:

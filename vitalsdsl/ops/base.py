@@ -18,6 +18,7 @@ from vitalsdsl.kernels.window import Window
 
 if TYPE_CHECKING:
     from vitalsdsl.kernels.columns import Column, Rows
+    from vitalsdsl.kernels.pieces import InWindow, Piece
     from vitalsdsl.kernels.sliding import Windows
     from vitalsdsl.kernels.spread_out import Points
     from vitalsdsl.kernels.told import Told
@@ -187,6 +188,11 @@ class Windowed(Stateful):
     @classmethod
     def over(cls, windows: Windows, arguments: Arguments) -> Column | None:
         """The values of all windows of a run; None where going through the points is as quick."""
+        return None
+
+    @classmethod
+    def ahead(cls, window: InWindow, arguments: Arguments) -> Piece | None:
+        """How generated code finds it, near enough to say of most comparisons how they come out. None where it cannot."""
         return None
 
     @classmethod

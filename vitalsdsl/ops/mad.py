@@ -10,6 +10,7 @@ from vitalsdsl.ops.base import Arguments, Windowed
 
 if TYPE_CHECKING:
     from vitalsdsl.kernels.columns import Column
+    from vitalsdsl.kernels.pieces import InWindow, Piece
     from vitalsdsl.kernels.sliding import Windows
 
 
@@ -45,3 +46,7 @@ class Mad(Windowed):
     @classmethod
     def over(cls, windows: Windows, arguments: Arguments) -> Column | None:
         return windows.mad()
+
+    @classmethod
+    def ahead(cls, window: InWindow, arguments: Arguments) -> Piece | None:
+        return window.mad()

@@ -9,6 +9,7 @@ from vitalsdsl.ops.base import Aggregate, Arguments, Windowed
 
 if TYPE_CHECKING:
     from vitalsdsl.kernels.columns import Column
+    from vitalsdsl.kernels.pieces import InWindow, Piece
     from vitalsdsl.kernels.sliding import Windows
 
 
@@ -39,6 +40,10 @@ class Max(Windowed):
     @classmethod
     def over(cls, windows: Windows, arguments: Arguments) -> Column | None:
         return windows.greatest()
+
+    @classmethod
+    def ahead(cls, window: InWindow, arguments: Arguments) -> Piece:
+        return window.greatest()
 
 
 class MaxOfMembers(Aggregate):

@@ -10,6 +10,7 @@ from vitalsdsl.ops.base import Aggregate, Arguments, Windowed
 
 if TYPE_CHECKING:
     from vitalsdsl.kernels.columns import Column
+    from vitalsdsl.kernels.pieces import InWindow, Piece
     from vitalsdsl.kernels.sliding import Windows
 
 
@@ -40,6 +41,10 @@ class Mean(Windowed):
     @classmethod
     def over(cls, windows: Windows, arguments: Arguments) -> Column | None:
         return windows.mean()
+
+    @classmethod
+    def ahead(cls, window: InWindow, arguments: Arguments) -> Piece:
+        return window.mean()
 
 
 class MeanOfMembers(Aggregate):

@@ -10,6 +10,7 @@ from vitalsdsl.ops.base import Aggregate, Arguments, Windowed
 
 if TYPE_CHECKING:
     from vitalsdsl.kernels.columns import Column
+    from vitalsdsl.kernels.pieces import InWindow, Piece
     from vitalsdsl.kernels.sliding import Windows
 
 
@@ -41,6 +42,10 @@ class Median(Windowed):
     @classmethod
     def over(cls, windows: Windows, arguments: Arguments) -> Column | None:
         return windows.median()
+
+    @classmethod
+    def ahead(cls, window: InWindow, arguments: Arguments) -> Piece | None:
+        return window.quantile(1, 2)
 
 
 class MedianOfMembers(Aggregate):

@@ -11,6 +11,7 @@ from vitalsdsl.ops.base import WINDOW, Arguments, Parameter, Takes, Windowed, X
 
 if TYPE_CHECKING:
     from vitalsdsl.kernels.columns import Column
+    from vitalsdsl.kernels.pieces import InWindow, Piece
     from vitalsdsl.kernels.sliding import Windows
 
 
@@ -50,6 +51,10 @@ class Quantile(Windowed):
     @classmethod
     def over(cls, windows: Windows, arguments: Arguments) -> Column | None:
         return windows.quantile(*_as_written(arguments["q"]))
+
+    @classmethod
+    def ahead(cls, window: InWindow, arguments: Arguments) -> Piece | None:
+        return window.quantile(*_as_written(arguments["q"]))
 
 
 def _as_written(q: float) -> tuple[int, int]:

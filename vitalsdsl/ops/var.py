@@ -9,6 +9,7 @@ from vitalsdsl.ops.base import Arguments, Windowed
 
 if TYPE_CHECKING:
     from vitalsdsl.kernels.columns import Column
+    from vitalsdsl.kernels.pieces import InWindow, Piece
     from vitalsdsl.kernels.sliding import Windows
 
 
@@ -40,3 +41,7 @@ class Var(Windowed):
     @classmethod
     def over(cls, windows: Windows, arguments: Arguments) -> Column | None:
         return windows.var()
+
+    @classmethod
+    def ahead(cls, window: InWindow, arguments: Arguments) -> Piece:
+        return window.var()

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 import re
-from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import chain, pairwise
 
-from vitalsdsl.points import number
+from vitalsdsl.points import Rewind, number
+from vitalsdsl_files.counting import COUNTED, counted
 from vitalsdsl_files.format import Reading
 from vitalsdsl_files.printed import NUMBER, Lines, Printed
 from vitalsdsl_files.rows import STEP_KEYS, whole
@@ -66,8 +66,9 @@ class Console(Printed):
             reading.notes.append("the rows have no step: it is read from the progress bar after each of them")
             yield from _by_bars(coming, reading)
         else:
-            reading.notes.append("the rows have no step: they are counted, and the first is step 1")
-            yield from _counted(event for event in coming if isinstance(event, dict))
+            reading.notes.append(COUNTED)
+            numbered = counted(event for event in coming if isinstance(event, dict))
+            yield from (row for row in numbered if not isinstance(row, Rewind))
 
 
 def _events(lines: Lines) -> Iterator[_Event]:
@@ -158,26 +159,6 @@ def _by_bars(events: Iterable[_Event], reading: Reading) -> Iterator[dict[str, o
             yield from ({"step": step, **row} for row in held)
             held = []
     yield from ({"step": latest, **row} for row in held)
-
-
-def _counted(rows: Iterable[dict[str, object]]) -> Iterator[dict[str, object]]:
-    """Rows with numbers. Where the epoch falls, the run was resumed or begun anew, and the numbers fall with it."""
-    epochs: list[float] = []
-    seen: set[str] = set()
-    for row in rows:
-        epoch = number(row.get("epoch"))
-        now = math.nan if epoch is None else epoch
-        names = row.keys() - {"epoch"}
-        if epochs and now < epochs[-1]:
-            del epochs[bisect_left(epochs, now) :]
-            seen = names | {""}
-            epochs.append(now)
-        elif not epochs or now != epochs[-1] or names & seen:
-            epochs.append(now)
-            seen = set(names)
-        else:
-            seen |= names
-        yield {"step": len(epochs), **row}
 
 
 FORMAT = Console()

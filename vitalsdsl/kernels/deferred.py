@@ -1,0 +1,81 @@
+"""Windows that learn when they are read."""
+
+from __future__ import annotations
+
+from array import array
+
+from vitalsdsl.kernels.trail import Trail
+from vitalsdsl.kernels.window import Window
+from vitalsdsl.types import SAMPLES, STEPS, Extent
+
+
+class Deferred(Window):
+    """The base of windows that look at each point by itself, so that it does not matter when.
+
+    Their points are noted at once, and `add` and `drop` come when somebody asks: what nobody reads costs one entry in a
+    list.
+    """
+
+    def __init__(self, extent: Extent) -> None:
+        super().__init__(extent)
+        self._from = self._to = 0
+        """Of which points it has learnt, by their numbers on the trail."""
+        self.clear()
+
+    def push(self, step: int, time: float, value: float) -> None:
+        unit = self.unit
+        at: float = step if unit == STEPS else self.seen if unit == SAMPLES else time
+        if at != at:
+            return  # a run without wall times has no windows of time
+        if self.first != self.first:
+            self.first = at
+        self.seen += 1
+        if value - value == 0.0 or (self.with_infinite and value == value):
+            self.usable += 1
+            self.trail.append(at, value, step)
+        bound = at - self.size
+        if self.trail.oldest <= bound:
+            self._forget(bound)
+
+    def push_finite(self, steps: array[int], values: array[float]) -> None:
+        """Many finite points at once, one at least, of a window that is not one of time."""
+        seen, count = self.seen, len(values)
+        places = steps if self.unit == STEPS else array("d", range(seen, seen + count))
+        last: float = steps[-1] if self.unit == STEPS else seen + count - 1
+        if self.first != self.first:
+            self.first = steps[0] if self.unit == STEPS else seen
+        self.seen += count
+        self.usable += count
+        self.trail.extend(places, values, steps)
+        bound = last - self.size
+        if self.trail.oldest <= bound:
+            self._forget(bound)
+
+    def _forget(self, bound: float) -> None:
+        self.usable -= self.trail.forget(bound)
+
+    def learn(self) -> None:
+        """Be up to date: whoever reads what `add` and `drop` have learnt calls this before."""
+        trail = self.trail
+        begin, end = trail.begin, trail.end
+        if self._to == end and self._from == begin:
+            return
+        if self._from < trail.kept or self._to <= begin or 2 * (end - self._to) > end - begin:
+            self.clear()
+            self.add_all(trail)
+        else:
+            for value, step in trail.between(self._to, end):
+                self.add(step, value)
+            for value, step in trail.between(self._from, begin):
+                self.drop(step, value)
+        self._from, self._to = begin, end
+
+    def add_all(self, trail: Trail) -> None:
+        """Learn a whole window, having forgotten everything."""
+        for value, step in trail.between(trail.begin, trail.end):
+            self.add(step, value)
+
+    def restored(self) -> None:
+        self.usable = len(self.trail)
+        self.clear()
+        self._from = self._to = self.trail.begin

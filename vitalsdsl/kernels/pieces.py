@@ -1,0 +1,204 @@
+"""Pieces of generated code: what a window comes to at the newest point, by the names of what has been prepared for it.
+
+`vitalsdsl.kernels.ahead` prepares it: numbers for each point of a block to come, and some that stand for the whole block.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from vitalsdsl.kernels.deferred import Deferred
+
+SHORT = 250
+"""Windows up to this size are left sooner than a block is worth: they have blocks of their own."""
+
+FEW = 40
+"""Up to so many points are quickly put in order."""
+
+MANY = 2000
+"""From this size on a window's values of order hardly move during a block."""
+
+
+@dataclass(frozen=True)
+class Piece:
+    """A number in generated code: how it is written, how large it can be, and how far it may be from what is exact. All
+    are written; `stands` where the last two do for a whole block. It is surely unknown where one of `unknown` is true."""
+
+    code: str
+    size: str
+    error: str = "0.0"
+    stands: bool = True
+    unknown: tuple[str, ...] = ()
+
+
+@dataclass
+class InWindow:
+    """The pieces of one window in generated code, by the names that its columns have there; asked for, they are made."""
+
+    stream: str
+    number: int
+    size: float
+    columns: list[str] = field(default_factory=list)
+    lines: dict[str, str] = field(default_factory=dict)
+    """How what is shared by several pieces is worked out, by its name."""
+    settled: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    """What is worked out once for a block, by its name: a level, with an error."""
+
+    @property
+    def in_rows(self) -> list[str]:
+        """The columns that the rows of a block have for it."""
+        return self.columns
+
+    @property
+    def standing(self) -> list[str]:
+        """The names of what stands for a whole block."""
+        return [self.young, self._share, self._spare, *(name for key in self.settled for name in (key, f"off_{key}"))]
+
+    @property
+    def young(self) -> str:
+        """The name of whether the window's span has not been lived yet."""
+        return f"young__{self.stream}_{self.number}"
+
+    @property
+    def _share(self) -> str:
+        return f"share__{self.stream}_{self.number}"
+
+    @property
+    def _spare(self) -> str:
+        return f"spare__{self.stream}_{self.number}"
+
+    def _column(self, name: str) -> str:
+        if name not in self.columns:
+            self.columns.append(name)
+        return f"{name}__{self.stream}_{self.number}"
+
+    def _line(self, name: str, code: str) -> str:
+        name = f"{name}__{self.stream}_{self.number}"
+        self.lines.setdefault(name, code)
+        return name
+
+    def _total(self) -> str:
+        return self._line("total", f"{self._column('older')} + sum__{self.stream}")
+
+    def mean(self) -> Piece:
+        code = self._line("mean", f"{self._total()} * {self._share} + pivot__{self.stream}")
+        return Piece(code, f"size__{self.stream}", f"off_mean__{self.stream}", unknown=(self.young,))
+
+    def var(self) -> Piece:
+        squares, total = self._column("squares"), self._total()
+        code = self._line(
+            "var", f"({squares} + squares__{self.stream} - {total} * {total} * {self._share}) * {self._spare}"
+        )
+        return Piece(code, f"size_var__{self.stream}", f"off_var__{self.stream}", unknown=(self.young,))
+
+    def std(self) -> Piece:
+        var = self.var().code
+        code = self._line("std", f"0.0 if {var} < 0.0 else sqrt({var})")
+        return Piece(code, f"size_std__{self.stream}", f"off_std__{self.stream}", unknown=(self.young,))
+
+    def least(self) -> Piece:
+        # Where the older points are unknown (NaN), so is the result.
+        low, new = self._column("low"), f"low__{self.stream}"
+        code = self._line("least", f"{low} if not {low} > {new} else {new}")
+        return Piece(code, f"size__{self.stream}", unknown=(self.young,))
+
+    def greatest(self) -> Piece:
+        high, new = self._column("high"), f"high__{self.stream}"
+        code = self._line("greatest", f"{high} if not {high} < {new} else {new}")
+        return Piece(code, f"size__{self.stream}", unknown=(self.young,))
+
+    def quantile(self, above: int, below: int) -> Piece | None:
+        return self._settled("quantile", (above, below))
+
+    def mad(self) -> Piece | None:
+        return self._settled("mad", ())
+
+    def _settled(self, what: str, of: tuple[int, ...]) -> Piece | None:
+        if self.size < MANY:
+            return None
+        name = "_".join([what, *map(str, of), "", self.stream, str(self.number)])
+        self.settled[name] = (what, *map(str, of))
+        return Piece(name, f"abs({name})", f"off_{name}", unknown=(self.young,))
+
+
+@dataclass
+class InShortWindow(InWindow):
+    """The same of a window of few points. It has blocks of its own, each as long as itself: what the older points come to is
+    worked out in Python, from the newest back, and taken from the end of a list as they leave."""
+
+    @property
+    def in_rows(self) -> list[str]:
+        return []
+
+    @property
+    def standing(self) -> list[str]:
+        return [*super().standing, self._count]
+
+    @property
+    def _count(self) -> str:
+        return f"count__{self.stream}_{self.number}"
+
+    @property
+    def lists(self) -> list[str]:
+        """The names of what is to come, one list a column: they are empty where a block of it ends."""
+        return [f"coming_{column}__{self.stream}_{self.number}" for column in self.columns]
+
+    def begin(self) -> list[str]:
+        """The lines that begin a block of it, the newest point having been taken in."""
+        own = f"__{self.stream}_{self.number}"
+        away, raw = (
+            f"lately_away__{self.stream}[-2:-{self._count} - 1:-1]",
+            f"lately__{self.stream}[-2:-{self._count} - 1:-1]",
+        )
+        begun = {
+            "older": [f"coming_older{own} = [0.0, *accumulate({away})]", f"sum{own} = 0.0"],
+            "squares": [f"back = {away}", f"coming_squares{own} = [0.0, *accumulate(map(mul, back, back))]",
+                        f"squares_new{own} = 0.0"],
+            "low": [f"coming_low{own} = [inf, *accumulate({raw}, min)]", f"least_new{own} = inf"],
+            "high": [f"coming_high{own} = [-inf, *accumulate({raw}, max)]", f"greatest_new{own} = -inf"],
+        }  # fmt: skip
+        return [line for column in self.columns for line in begun[column]]
+
+    def take(self) -> list[str]:
+        """The lines that take the newest point in."""
+        own, x = f"__{self.stream}_{self.number}", self.stream
+        taken = {
+            "older": [f"sum{own} += away"],
+            "squares": [f"squares_new{own} += away * away"],
+            "low": [f"if {x} < least_new{own}:", f"    least_new{own} = {x}"],
+            "high": [f"if {x} > greatest_new{own}:", f"    greatest_new{own} = {x}"],
+        }
+        lines = [line for column in self.columns for line in taken[column]]
+        return lines + [f"{column}{own} = coming_{column}{own}.pop()" for column in self.columns]
+
+    def _total(self) -> str:
+        return self._line("total", f"{self._column('older')} + sum__{self.stream}_{self.number}")
+
+    def var(self) -> Piece:
+        squares, new, total = self._column("squares"), f"squares_new__{self.stream}_{self.number}", self._total()
+        code = self._line("var", f"({squares} + {new} - {total} * {total} * {self._share}) * {self._spare}")
+        return Piece(code, f"size_var__{self.stream}", f"off_var__{self.stream}", unknown=(self.young,))
+
+    def least(self) -> Piece:
+        low, new = self._column("low"), f"least_new__{self.stream}_{self.number}"
+        return self._if_known("least", f"({low} if not {low} > {new} else {new})")
+
+    def greatest(self) -> Piece:
+        high, new = self._column("high"), f"greatest_new__{self.stream}_{self.number}"
+        return self._if_known("greatest", f"({high} if not {high} < {new} else {new})")
+
+    def quantile(self, above: int, below: int) -> Piece | None:
+        if (above, below) != (1, 2) or self.size > FEW:
+            return None
+        ordered, count = self._line("ordered", f"sorted(lately__{self.stream}[-{self._count}:])"), self._count
+        return self._if_known("median", f"{ordered}[{count} // 2] / 2 + {ordered}[({count} - 1) // 2] / 2")
+
+    def _if_known(self, name: str, code: str) -> Piece:
+        """A block that says nothing has no share."""
+        code = self._line(name, f"{code} + 0.0 * {self._share}")
+        return Piece(code, f"size__{self.stream}", f"off_mean__{self.stream}", unknown=(self.young,))
+
+
+def in_window(window: Deferred, stream: str, number: int) -> InWindow:
+    """How generated code has a window."""
+    return (InShortWindow if window.size <= SHORT else InWindow)(stream, number, window.size)
