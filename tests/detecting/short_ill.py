@@ -85,7 +85,8 @@ def overfits_in_three_evaluations(pen: Pen) -> int:
         pen.log(row * stride, {"loss": level * pen.factor(0.08), "epoch": row / per_epoch, "learning_rate": 1e-5})
         if row % per_epoch == 0:
             rise = (1.15, 1.0, 1 + pen.between(0.05, 0.4))[row // per_epoch - 1]
-            pen.log(row * stride, {"eval_loss": max(best, 2 * level) * rise})
+            at_best = max(best, 2 * start * math.exp(-2.3 * 2 / 3))
+            pen.log(row * stride, {"eval_loss": at_best * rise})
     return 2 * per_epoch * stride
 
 
