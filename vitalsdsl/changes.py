@@ -13,8 +13,9 @@ import numpy as np
 
 from vitalsdsl import nodes as nd
 from vitalsdsl import operations as op
-from vitalsdsl.columnwise import Columnwise
+from vitalsdsl import signals as sg
 from vitalsdsl.episodes import Clearing, Rungs, Said, Turn, episodes
+from vitalsdsl.kernels.accepted import Accepted
 from vitalsdsl.kernels.columns import Array
 from vitalsdsl.plan import Plan
 from vitalsdsl.possible import any_of
@@ -48,7 +49,7 @@ class Changes:
         if not steps:
             return []
         rows = np.array(sorted({row for row, _, _ in steps}), dtype=np.int64)
-        at, reading = self._columns.rows, None if self._wordless else _ReadingColumns(self._columns, rows)
+        at, reading = self._columns.rows, None if self._wordless else _ReadingColumns(self._screen, rule, rows)
         found = []
         for row, change, rung in steps:
             if reading is not None:
@@ -79,10 +80,13 @@ class Changes:
 
     def _settled(self, rule: RuleState) -> Iterator[_Step]:
         """As `RuleState.settle` finds the rule's level from those of its clauses."""
+        said = [(place, clause, self._said(clause)) for place, clause in enumerate(rule.clauses)]
+        if all(found is None for _, _, found in said):
+            return
         stretches = self._stretches(rule)
         turns: dict[int, list[tuple[int, Turn]]] = {}
-        for place, clause in enumerate(rule.clauses):
-            for turn in self._turns(clause, stretches):
+        for place, clause, found in said:
+            for turn in self._turns(clause, found, stretches) if found is not None else ():
                 turns.setdefault(turn.row, []).append((place, turn))
         ends = {end for _, end in stretches}
         now = [Turn(-1, Level.GREEN) for _ in rule.clauses]
@@ -114,11 +118,11 @@ class Changes:
         edges = np.nonzero(inside[1:] != inside[:-1])[0].tolist()
         return list(zip(edges[::2], edges[1::2]))
 
-    def _turns(self, clause: Clause, stretches: Sequence[tuple[int, int]]) -> Iterator[Turn]:
-        said = self._said(clause)
+    def _turns(self, clause: Clause, said: Said, stretches: Sequence[tuple[int, int]]) -> Iterator[Turn]:
         at, count = self._columns.rows, self._columns.count
         when = self._clear_when.get(clause)
-        clearing = Clearing(self._said(when), clause.clear_holding.span) if when is not None else None
+        until = None if when is None else self._said(when, asks_all=True)
+        clearing = None if until is None else Clearing(until, clause.clear_holding.span)
         _measured_by_rows([*clause.holding.span.extents, *clause.clear_holding.span.extents])
         _measured_by_rows([extent for extent in clause.after if extent is not None])
         rungs = Rungs(clause.levels, clause.after)
@@ -135,11 +139,14 @@ class Changes:
             if end < count:
                 yield Turn(end, Level.GREEN)
 
-    def _said(self, root: Clause | ClearWhen) -> Said:
+    def _said(self, root: Clause | ClearWhen, asks_all: bool = False) -> Said | None:
+        """What a condition is at its evaluations; None where it is never true, unless that is asked for as well."""
         self._screen.settle(self._columns.references(root))
         possible = self._columns.condition(root.condition)
         if not possible.is_certain:
             raise CannotSay("a condition is too close to call")
+        if not asks_all and not np.any(possible.true):
+            return None
         rows, count = self._columns.evaluations(root), self._columns.count
         true, unknown = (np.broadcast_to(part, (count,)) for part in (possible.true, possible.unknown))
         return Said(rows, true, ~unknown) if len(rows) == count else Said(rows, true[rows], ~unknown[rows])
@@ -151,23 +158,56 @@ def _measured_by_rows(extents: Sequence[Extent]) -> None:
 
 
 class _ReadingColumns(Reading):
-    """What nodes are at one of the rows at which a rule changes."""
+    """What nodes are at one of the rows at which a rule changes.
 
-    def __init__(self, columns: Columnwise, rows: Array) -> None:
+    A reference is told as it was when it decided; of one that nothing has asked for at that step, which has learnt since,
+    the stream has to say what it is by then.
+    """
+
+    def __init__(self, screen: Screen, rule: RuleState, rows: Array) -> None:
         self.row = 0
-        self._columns = columns
+        self._screen = screen
+        self._columns = screen.columns
+        self._rule = rule
         self._rows = rows
         self._found: dict[nd.Node, dict[int, Any]] = {}
+        self._asked: dict[int, set[nd.Node]] = {}
 
     def value(self, node: nd.Node) -> Any:
         if isinstance(node, nd.Constant):
             return node.value
+        if _is_reference(node) and node not in self._asked_for():
+            raise CannotSay("a reference that has learnt since")
         found = self._found.get(node)
         if found is None:
             found = self._found[node] = dict(zip(self._rows.tolist(), self._at_rows(node)))
         return found[self.row]
 
+    def _asked_for(self) -> set[nd.Node]:
+        """The references that the rule's conditions have read at this row."""
+        found = self._asked.get(self.row)
+        if found is None:
+            found = self._asked[self.row] = set()
+            for clause in self._rule.clauses:
+                if self._is_evaluated(clause):
+                    found.update(filter(_is_reference, self._read_below(clause.condition)))
+        return found
+
+    def _read_below(self, node: nd.Node) -> Iterator[nd.Node]:
+        """A node and all below it that this row has called for."""
+        if isinstance(node, sg.Root) and not self._is_evaluated(node):
+            return
+        yield node
+        for inner in node.inputs:
+            yield from self._read_below(inner)
+
+    def _is_evaluated(self, root: sg.Root) -> bool:
+        rows = self._columns.evaluations(root)
+        place = int(np.searchsorted(rows, self.row))
+        return place < len(rows) and int(rows[place]) == self.row
+
     def _at_rows(self, node: nd.Node) -> list[Any]:
+        self._screen.settle(self._columns.references(node))
         if not node.is_condition:
             values: list[Any] = self._columns.at_rows(node).number(node, self._rows).tolist()
             return values
@@ -183,7 +223,22 @@ class _ReadingColumns(Reading):
         return [inner for inner, since in self._columns.joined_at(node) if since <= self.row]
 
     def field(self, node: nd.Node) -> Any:
+        for inner in _worked_out_anew(node):
+            if _is_reference(inner) and inner not in self._asked_for():
+                raise CannotSay("a reference that has learnt since")
         return self.value(node)
 
     def unknown(self, node: nd.Node) -> str:
         raise CannotSay("why a number in a message is unknown")
+
+
+def _is_reference(node: nd.Node) -> bool:
+    return isinstance(node, nd.Function) and isinstance(node.state, Accepted)
+
+
+def _worked_out_anew(node: nd.Node) -> Iterator[nd.Node]:
+    """A node and all below it that does not keep what it was."""
+    if not isinstance(node, sg.Root):
+        yield node
+        for inner in node.inputs:
+            yield from _worked_out_anew(inner)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import functools
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -14,14 +13,13 @@ from vitalsdsl import operations as op
 from vitalsdsl import signals as sg
 from vitalsdsl.across_members import holds, how_many, numbers
 from vitalsdsl.at_rows import SYMBOLS, AtRows
-from vitalsdsl.kernels.accepted import Accepted
-from vitalsdsl.kernels.columns import Array, Column, Slack, dense
-from vitalsdsl.kernels.told import Told
+from vitalsdsl.function_columns import UNKNOWN, FunctionColumns
+from vitalsdsl.kernels.columns import Array, Column, dense
 from vitalsdsl.ops.abs import Abs
 from vitalsdsl.ops.greatest import Greatest
 from vitalsdsl.ops.least import Least
 from vitalsdsl.possible import NEVER_KNOWN, Possible, all_of, any_of, at_least, compared
-from vitalsdsl.run_columns import CannotSay, RunColumns
+from vitalsdsl.run_columns import CannotSay
 from vitalsdsl.sequences import followed, unfollowed
 from vitalsdsl.spells import Spells, spells
 from vitalsdsl.steady import Steady
@@ -29,7 +27,7 @@ from vitalsdsl.types import SAMPLES, STEPS, TIME, Extent
 from vitalsdsl.worked_out import worked_out
 
 
-class Columnwise(RunColumns):
+class Columnwise(FunctionColumns):
     """The nodes of a plan over one run."""
 
     @functools.cached_property
@@ -58,7 +56,7 @@ class Columnwise(RunColumns):
 
     def _metric(self, node: nd.MetricNode) -> Column:
         points = self.points.get(node.name)
-        return points.newest(self.rows) if points is not None else _UNKNOWN
+        return points.newest(self.rows) if points is not None else UNKNOWN
 
     def _let(self, node: sg.Feed) -> Column:
         points = self.stream(node, unknown_too=True)
@@ -81,14 +79,14 @@ class Columnwise(RunColumns):
         if node.text == "elapsed":
             times = self.rows.times
             known = times == times
-            return Column(times - times[np.argmax(known)]) if known.any() else _UNKNOWN
+            return Column(times - times[np.argmax(known)]) if known.any() else UNKNOWN
         values = self._counters.get(node.text)
         if node.text == "progress":
             total = self._counters.get("total_steps", np.nan) if self._total != self._total else self._total
             with np.errstate(all="ignore"):
                 share = np.where(np.asarray(total) > 0, self.rows.steps / total, np.nan)
             return Column(share if values is None else np.where(np.isnan(values), share, values))
-        return Column(values) if values is not None else _UNKNOWN
+        return Column(values) if values is not None else UNKNOWN
 
     def _arithmetic(self, node: op.Arithmetic) -> Column:
         return worked_out(SYMBOLS[node.compute], self.number(node.left), self.number(node.right))
@@ -115,88 +113,6 @@ class Columnwise(RunColumns):
             raise CannotSay("a function of a number that is not known to the last digit")
         wide = [np.broadcast_to(column.values, (self.count,)).tolist() for column in columns]
         return Column(np.fromiter(map(node.compute, *wide), float, self.count))
-
-    # ---------------------------------------------------------------- functions
-
-    def function(self, node: nd.Function) -> Column:
-        key = ("function", node)
-        memo = self._memo(node)
-        if key not in memo:
-            made = self._vectorised(node)
-            memo[key] = made if made is not None else self._gone_through(node)
-        column: Column = memo[key]
-        return column
-
-    def _vectorised(self, node: nd.Function) -> Column | None:
-        events = [inner for inner in node.inputs if isinstance(inner, sg.Event)]
-        if len(node.streams) + len(events) != 1:
-            return None
-        if events:
-            if node.call is None:
-                return None
-            told: Column | None = node.call[0].columns_of_edges(self._told_to(node, events[0]), self.rows, node.call[1])
-            return told
-        if isinstance(node.state, Accepted):
-            points = self.let_in_points(node.state)
-        else:
-            points = self.stream(node.streams[0], node.state.takes_unknown).since(self.since(node.state))
-        made: Column | None = (
-            node.call[0].columns(points, self.rows, node.call[1])
-            if node.call is not None
-            else node.state.columns(points, self.rows)  # type: ignore[attr-defined]
-        )
-        return made
-
-    def _told_to(self, node: nd.Function, event: sg.Event) -> Told:
-        """What a function hears of an event; of a phase, where it asks for that, the ends are its edges."""
-        told, since = self.told(event), self.since(node.state)
-        edges = told.edges
-        if isinstance(event, sg.Phase) and any(state is node.state for state in event.ends):
-            edges = told.rows[1:][(told.held[1:] == 0) & (told.held[:-1] == 1)]
-        known = told.rows[told.known]
-        return Told(edges[np.searchsorted(edges, since) :], known[np.searchsorted(known, since) :])
-
-    def _gone_through(self, node: nd.Function) -> Column:
-        """The values of a function without a vectorised form, from its own memory, point by point."""
-        if isinstance(node.state, Accepted):
-            raise CannotSay(f"`{node.text}` has no vectorised form")
-        if node.call is not None:
-            function, fixed = node.call
-            state = function.new(fixed)
-            read = function.reader(state, fixed)
-        else:
-            state = copy.deepcopy(node.state)
-            read = state.read
-        events = {inner: self._told_to(node, inner) for inner in node.inputs if isinstance(inner, sg.Event)}
-        if node.call is None and events and not any(len(told.edges) for told in events.values()):
-            return _UNKNOWN  # it answers with what was so at an edge
-        pending: list[tuple[int, int, Callable[..., Any], tuple[Any, ...]]] = []
-        slack: Slack = 0.0
-        steps, times = self.rows.steps.tolist(), self.rows.times.tolist()
-        for place, stream in enumerate(node.streams):
-            points = self.stream(stream, state.takes_unknown).since(self.since(node.state))
-            if node.call is None:
-                slack = points.slack  # it only answers with one of its points
-            elif np.any(points.slack):
-                raise CannotSay("a function of a number that is not known to the last digit")
-            push = state.push_second if place else state.push
-            as_told = _as_condition if node.call is None and _is_of_condition(stream) else float
-            for row, value in zip(points.rows.tolist(), points.values.tolist()):
-                pending.append((row, place, push, (steps[row], times[row], as_told(value))))
-        for told in events.values():
-            evaluated, edge = state.evaluated, state.edge
-            pending += [(row, 2, evaluated, (steps[row], times[row], True)) for row in told.known.tolist()]
-            pending += [(row, 3, edge, (steps[row], times[row])) for row in told.edges.tolist()]
-        pending.sort(key=lambda one: one[:2])
-        out, at = np.full(self.count, np.nan), 0
-        for row in range(self.count):
-            while at < len(pending) and pending[at][0] == row:
-                pending[at][2](*pending[at][3])
-                at += 1
-            value = read(steps[row], times[row])
-            if value is not None:
-                out[row] = value
-        return Column(out, slack)
 
     # ---------------------------------------------------------------- families
 
@@ -370,19 +286,10 @@ class Columnwise(RunColumns):
 
 _EXTREMES = {Greatest.value: np.maximum, Least.value: np.minimum}
 _STATES = {op.IS_STATE["nan"]: np.isnan, op.IS_STATE["inf"]: np.isinf, op.IS_STATE["finite"]: np.isfinite}
-_UNKNOWN = Column(np.float64(np.nan))
 
 
 def _constant(columns: Columnwise, node: nd.Node) -> Column:
     return Column(np.float64(node.value))
-
-
-def _is_of_condition(stream: nd.Node) -> bool:
-    return isinstance(stream, sg.Feed) and stream.source.is_condition
-
-
-def _as_condition(value: float) -> bool | None:
-    return None if value != value else bool(value)
 
 
 def _within(node: sg.Then | sg.ThenNo) -> Extent:

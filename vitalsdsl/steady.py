@@ -15,10 +15,13 @@ import numpy as np
 
 from vitalsdsl import nodes as nd
 from vitalsdsl import operations as op
-from vitalsdsl.blocks import EXTREMES, MOMENTS, Block, Buffers, NotSteady, Span, Window
+from vitalsdsl.block_columns import EXTREMES, MOMENTS, Buffers, NotSteady, Span, Window
+from vitalsdsl.blocks import Block, Found
 from vitalsdsl.kernels.columns import Array
 from vitalsdsl.kernels.running import Room, Running, TooLarge
 from vitalsdsl.kernels.spread_out import Points
+from vitalsdsl.ops.std import Std
+from vitalsdsl.ops.var import Var
 from vitalsdsl.possible import Possible
 from vitalsdsl.run_columns import RunColumns
 from vitalsdsl.types import SAMPLES, STEPS
@@ -50,11 +53,13 @@ class Steady:
         """What a comparison can be at each row; None where whole columns have to be worked out."""
         if self._found is None:
             self._found = {}
+            untrue: dict[int, Possible] = {}
             for group in self._groups():
                 try:
-                    self._found.update(group.said())
+                    found = group.found()
                 except NotSteady:
                     continue
+                self._found.update({node: one.possible(untrue) for node, one in found.items()})
         return self._found.get(node)
 
     def _groups(self) -> Iterator[_Group]:
@@ -67,8 +72,8 @@ class Steady:
         )
         rooms, buffers = [Room() for _ in range(max(map(len, layout.groups), default=0))], Buffers(BLOCK)
         for names, comparisons in layout.groups.items():
-            points = {name: steady[name] for name in names}
-            yield _Group(columns.count, comparisons, points, layout.windows, rooms, buffers)
+            spans = {name: (steady[name], layout.reach[name], room) for name, room in zip(names, rooms)}
+            yield _Group(columns.count, comparisons, spans, layout, buffers)
 
 
 class _Layout:
@@ -82,13 +87,24 @@ class _Layout:
         self.windows: dict[nd.Node, Window] = {}
         self.groups: dict[frozenset[str], dict[op.Comparison, int]] = {}
         """By the metrics that they rest on together."""
+        self.reach: dict[str, int] = {}
+        """Of each metric the longest of its windows."""
+        self.scattered: set[op.Comparison] = set()
+        """Those of how far points are scattered: of that the points by themselves say little."""
         for node in columns.comparisons():
             try:
                 names, known_from = self._looked_into(node)
             except NotSteady:
                 continue
-            if names:
-                self.groups.setdefault(names, {})[node] = known_from
+            if not names:
+                continue
+            self.groups.setdefault(names, {})[node] = known_from
+            for window in self._windows_below(node):
+                if window.function in (Std, Var):
+                    self.scattered.add(node)
+            for name in names:
+                longest = max((w.length for w in self._windows_below(node) if w.metric == name), default=1)
+                self.reach[name] = max(longest, self.reach.get(name, 1))
         del self._columns  # what is kept for other runs holds nothing of this one
 
     def _looked_into(self, node: nd.Node) -> tuple[frozenset[str], int]:
@@ -106,6 +122,13 @@ class _Layout:
             found = [self._looked_into(inner) for inner in node.inputs]
             return frozenset().union(*(names for names, _ in found)), max(known for _, known in found)
         raise NotSteady
+
+    def _windows_below(self, node: nd.Node) -> Iterator[Window]:
+        if node in self.windows:
+            yield self.windows[node]
+        else:
+            for inner in node.inputs:
+                yield from self._windows_below(inner)
 
     def _first(self, metric: str) -> int:
         first = self._firsts.get(metric)
@@ -151,73 +174,57 @@ def _stride(steps: Array) -> int:
 
 
 class _Group:
-    """Comparisons that rest on the same metrics."""
+    """Comparisons that rest on the same metrics: of each its points, how far its windows reach back, and room for it."""
 
     def __init__(
         self,
         count: int,
-        comparisons: dict[op.Comparison, int],
-        points: dict[str, Points],
-        windows: dict[nd.Node, Window],
-        rooms: Sequence[Room],
+        comparisons: Mapping[op.Comparison, int],
+        metrics: Mapping[str, tuple[Points, int, Room]],
+        layout: _Layout,
         buffers: Buffers,
     ) -> None:
         self._count = count
-        self._known_from = comparisons
-        self._points = points
-        self._windows = windows
-        self._true = {node: np.zeros(count, bool) for node in comparisons}
-        self._unknown = {node: np.zeros(count, bool) for node in comparisons}
-        self._open: dict[nd.Node, list[Array]] = {node: [] for node in comparisons}
-        for node, known_from in comparisons.items():
-            self._unknown[node][:known_from] = True
-        self._reach = dict.fromkeys(points, 1)
-        for node in comparisons:
-            for window in _windows_below(node, windows):
-                self._reach[window.metric] = max(self._reach[window.metric], window.length)
+        self._metrics = metrics
+        self._layout = layout
         self._buffers = buffers
-        self._rooms = dict(zip(points, rooms))
+        self._found = {node: Found(count, known_from) for node, known_from in comparisons.items()}
 
-    def said(self) -> dict[nd.Node, Possible]:
-        begin = min(min(self._known_from.values()), self._count)
-        length = max(SEGMENT, *self._reach.values())
+    def found(self) -> dict[op.Comparison, Found]:
+        """Raises NotSteady."""
+        begin = min(found.known_from for found in self._found.values())
+        length = max(SEGMENT, *(reach for _, reach, _ in self._metrics.values()))
         for at in range(begin, self._count, length):
-            self._segment(list(self._true), at, min(at + length, self._count))
-        found: dict[nd.Node, Possible] = {}
-        for node, true in self._true.items():
-            unknown = self._unknown[node]
-            false = ~(true | unknown)
-            for rows in self._open[node]:
-                true[rows] = false[rows] = True
-            found[node] = Possible(true, false, unknown, not self._open[node])
-        return found
+            self._segment(list(self._found), at, min(at + length, self._count))
+        return self._found
 
     def _segment(self, nodes: Sequence[op.Comparison], begin: int, end: int) -> None:
-        spans = {name: self._span(name, begin, end) for name in self._points}
-        nodes = list(self._undecided(nodes, Block(self._windows, spans, begin, end, self._buffers)))
+        spans = {name: self._span(name, begin, end) for name in self._metrics}
+        nodes = list(self._undecided(nodes, Block(self._layout.windows, spans, begin, end, self._buffers)))
         if not nodes:
             return
         open_rows: dict[op.Comparison, list[Array]] = {}
         for at in range(begin, end, BLOCK):
-            block = Block(self._windows, spans, at, min(at + BLOCK, end), self._buffers)
+            block = Block(self._layout.windows, spans, at, min(at + BLOCK, end), self._buffers)
             for node in nodes:
-                first = max(at, self._known_from[node])
-                if first < block.end and node in self._true:
-                    try:
-                        rows = block.compare(node, first, self._true[node], self._unknown[node])
-                    except NotSteady:
-                        del self._true[node]
-                        continue
-                    if rows is not None:
-                        open_rows.setdefault(node, []).append(rows)
+                found = self._found.get(node)
+                if found is None or found.known_from >= block.end:
+                    continue
+                try:
+                    rows = block.compare(node, max(at, found.known_from), found)
+                except NotSteady:
+                    del self._found[node]
+                    continue
+                if rows is not None:
+                    open_rows.setdefault(node, []).append(rows)
         again = []
         for node, rows in open_rows.items():
-            if node not in self._true:
+            if node not in self._found:
                 continue
             if end - begin > SHORTEST and sum(map(len, rows)) > MOST_OPEN:
                 again.append(node)
             else:
-                self._open[node] += rows
+                self._found[node].open += rows
         if again:
             middle = (begin + end) // 2
             self._segment(again, begin, middle)
@@ -226,25 +233,18 @@ class _Group:
     def _undecided(self, nodes: Sequence[op.Comparison], whole: Block) -> Iterator[op.Comparison]:
         """Without those of which the points alone say what they are in a whole segment."""
         for node in nodes:
-            said = whole.decided(node, closely=False)
+            said = None if node in self._layout.scattered else whole.decided(node, closely=False)
             if said is None:
                 yield node
             else:
-                self._true[node][max(whole.begin, self._known_from[node]) : whole.end] = said
+                found = self._found[node]
+                found.put(slice(max(whole.begin, found.known_from), whole.end), said)
 
     def _span(self, name: str, begin: int, end: int) -> Span:
-        points = self._points[name]
+        points, reach, room = self._metrics[name]
         first = int(points.rows[0])
-        base = max(first, begin - self._reach[name] + 1)
+        base = max(first, begin - reach + 1)
         try:
-            return Span(base, Running(points.values[base - first : end - first], self._rooms[name]))
+            return Span(base, Running(points.values[base - first : end - first], room))
         except TooLarge:
             raise NotSteady from None
-
-
-def _windows_below(node: nd.Node, windows: dict[nd.Node, Window]) -> Iterator[Window]:
-    if node in windows:
-        yield windows[node]
-    else:
-        for inner in node.inputs:
-            yield from _windows_below(inner, windows)

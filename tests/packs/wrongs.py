@@ -1,7 +1,7 @@
 """Small wrongs done to a pack, each of which the pack's own tests should notice.
 
-A threshold 30 % higher or lower, a comparison turned round, a span or a window half or twice as long: done to the objects of a
-loaded policy, in a rule or in a param, let, event or phase that it reads. A mutant that no test notices says that the tests hold
+A threshold 30 % higher or lower, a comparison turned round, a part of a condition left out, a span or a window half or twice
+as long: done to the objects of a loaded policy, in a rule or in a param, let, event or phase that it reads. A mutant that no test notices says that the tests hold
 its number or its direction by nothing.
 """
 
@@ -197,6 +197,9 @@ def _changes(node: ex.Node) -> Iterator[tuple[str, Callable[[ex.Node], ex.Node]]
         yield f"{expression_text(node)} doubled", lambda n: _resized(n, 2.0)
     elif isinstance(node, ex.Comparison):
         yield f"`{expression_text(node)}` turned", _turned
+    elif isinstance(node, (ex.And, ex.Or)):
+        for place, part in enumerate(node.operands):
+            yield f"`{expression_text(part)}` left out", _without(place)
     elif isinstance(node, ex.Is):
         yield f"`{expression_text(node)}` turned", lambda n: replaced(_as(ex.Is, n), negated=not _as(ex.Is, n).negated)
     elif isinstance(node, ex.For) and node.n:
@@ -214,6 +217,15 @@ def _times(factor: float) -> Callable[[ex.Node], ex.Node]:
     def change(node: ex.Node) -> ex.Node:
         number = _as(ex.Number, node)
         return replaced(number, value=number.value * factor, text=repr(number.value * factor), ratio=False)
+
+    return change
+
+
+def _without(place: int) -> Callable[[ex.Node], ex.Node]:
+    def change(node: ex.Node) -> ex.Node:
+        assert isinstance(node, (ex.And, ex.Or))
+        left = node.operands[:place] + node.operands[place + 1 :]
+        return replaced(node, operands=left) if len(left) > 1 else left[0]
 
     return change
 

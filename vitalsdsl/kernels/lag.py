@@ -9,7 +9,7 @@ from vitalsdsl.kernels.state import State
 from vitalsdsl.types import SAMPLES, STEPS, Extent, Reason
 
 if TYPE_CHECKING:
-    from vitalsdsl.kernels.columns import Column, Rows
+    from vitalsdsl.kernels.columns import Array, Column, Rows
     from vitalsdsl.kernels.spread_out import Points
 
 
@@ -28,6 +28,10 @@ class _Remembering(State):
 
     def columns(self, points: Points, rows: Rows) -> Column | None:
         """The values at all closed steps of a run; None where the points have to be gone through."""
+        return None
+
+    def columns_at_edges(self, points: Points, edges: Array, rows: Rows) -> Column | None:
+        """The same of one that answers with what was so at edges, which are at some rows."""
         return None
 
     def reason(self, step: int, time: float) -> Reason:
@@ -91,6 +95,9 @@ class AtStep(_Remembering):
         if step <= self.at:
             self.value = value
 
+    def columns(self, points: Points, rows: Rows) -> Column | None:
+        return points.until(rows, self.at).newest(rows)
+
 
 class BeforeEdge(_Remembering):
     """The value as it stood at the last closed step before an edge; with `once`, before the first edge only."""
@@ -115,6 +122,9 @@ class BeforeEdge(_Remembering):
             self.done = True
             self.value = self.earlier if self.step == step else self.last
 
+    def columns_at_edges(self, points: Points, edges: Array, rows: Rows) -> Column | None:
+        return points.at_edges(edges[:1] if self.once else edges, rows, "left")
+
 
 class AtEdge(_Remembering):
     """The value at the close of the step of an edge."""
@@ -134,3 +144,6 @@ class AtEdge(_Remembering):
     def edge(self, step: int, time: float) -> None:
         self.edge_step = step
         self.value = self.last
+
+    def columns_at_edges(self, points: Points, edges: Array, rows: Rows) -> Column | None:
+        return points.at_edges(edges, rows, "right")

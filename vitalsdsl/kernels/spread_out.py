@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -43,6 +43,17 @@ class Points:
         """Those before a row."""
         end = int(np.searchsorted(self.rows, row))
         return Points(self.rows[:end], self.values[:end], self.slack)
+
+    def until(self, rows: Rows, step: float) -> Points:
+        """Those at steps up to one."""
+        return self.before(int(np.searchsorted(rows.steps, step, side="right")))
+
+    def at_edges(self, edges: Array, rows: Rows, side: Literal["left", "right"]) -> Column:
+        """The newest point before the latest of some edges (left), or at or before it (right)."""
+        newest: Array = np.searchsorted(self.rows, edges, side=side) - 1
+        values = np.full(len(edges), np.nan)
+        values[newest >= 0] = self.values[newest[newest >= 0]]
+        return Column(dense(edges, values, len(rows)), self.slack)
 
     def windows(self, rows: Rows, extent: Extent, with_infinite: bool) -> Windows:
         """The windows that end at each closed step, as `Window` has them."""
