@@ -214,6 +214,16 @@ def layered(count: int, joins: int = 0) -> list[Row | Rewind]:
     return rows
 
 
+def test_what_one_run_lacks_is_made_of_no_other_run() -> None:
+    # None logs a gradient norm, and each is of another length.
+    policy = load("p", text="when median(grad_norm, 3 samples) > 1 or loss > 9 -> red")
+    batch = Batch(policy.policy)
+    for count in (*range(6, 40), *range(6, 40)):
+        rows = [Row(step, {"loss": 1.0}) for step in range(count)]
+        assert batch.transitions(rows) == []
+        assert told(batch.transitions([*rows, Row(count, {"loss": 10.0})]))[0]["step"] == count
+
+
 @pytest.mark.parametrize("joins", [0, 130])
 def test_the_rules_of_a_family_need_no_stream_while_its_members_are_well(joins: int) -> None:
     rows = layered(400, joins)

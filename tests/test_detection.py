@@ -1,4 +1,5 @@
-"""What is measured of policies on generated runs: that it is measured rightly, and a quick slice of it on a shipped pack."""
+"""What is measured of policies on generated runs and short logs: that it is measured rightly, and a quick slice of it on a
+shipped pack."""
 
 from __future__ import annotations
 
@@ -7,10 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from tests.detecting import short_logs
 from tests.detecting.judged_cases import HEIGHTS, QUICK, SUITES, Case
-from tests.detecting.judging import Outcome, judge
+from tests.detecting.judging import Judge, Outcome, judge
 from tests.detecting.measured import measured, noted
-from tests.detecting.tables import TABLES, false_alarms, latencies, of_bloom, table, too_severe
+from tests.detecting.tables import TABLES, false_alarms, latencies, of_bloom, of_short_logs, table, too_severe
 from vitalsdsl import Level, load
 from vitalsdsl.generate import curves
 from vitalsdsl.packs import packs
@@ -50,6 +52,15 @@ def test_an_alarm_before_the_onset_does_not_find_the_incident() -> None:
     early = judge(case("spike_pathological", onset=1500), SIMPLE)
     (row,) = latencies([early])
     assert (row["found"], row["alarm_before_onset"], row["wanted"]) == (0, 1, "orange")
+
+
+@pytest.mark.parametrize("curve", ["duplicate_rows", "rollback_segment"])
+def test_a_run_without_columns_is_judged_step_by_step(curve: str) -> None:
+    # Rows that come twice and runs that go back have no columns; `far` reads a kl that neither logs. `rollback_segment`
+    # goes back from step 1500 to 500, and passes step 1000 once more.
+    outcome = judge(case(curve), SIMPLE)
+    assert [a.step for a in outcome.alarms if a.rule == "late"] == [1000] * (2 if curve == "rollback_segment" else 1)
+    assert {"late", "over"} <= outcome.known and "far" not in outcome.known
 
 
 def test_rates_are_alarms_per_100_000_steps_of_the_runs_that_log_what_the_rule_reads() -> None:
@@ -98,6 +109,41 @@ def test_what_was_measured_of_a_pack_takes_the_place_of_what_was_before(tmp_path
     assert found["other"] == {"digest": "kept"} and found["simple"]["digest"] == SIMPLE.digest
 
 
+def test_short_logs_are_told_by_shape_and_in_all() -> None:
+    # Of `wanted`, the first reaches what is wanted, the second is seen only; one of the two healthy ones is too severe.
+    policy = load("simple", text="""
+    metric loss = "loss", "lm loss"
+    metric scale = "loss_scale"
+    when loss > 13 for 5 samples -> orange
+    when scale < 65536 -> orange
+    when count(loss) >= 12 -> yellow
+    """)  # fmt: skip
+    cases = [
+        Case("short", name, name, 0, 1)
+        for name in ("diverges_from_row_three", "diverges_in_twelve", "half_precision", "low_from_the_start")
+    ]
+    rows = {row["shape"]: row for row in of_short_logs([judge(case, policy) for case in cases])}
+    told = {shape: (row["runs"], row["reached"], row["seen"], row["too_severe"]) for shape, row in rows.items()}
+    assert told == {
+        "diverges_from_row_three": (1, 1, 1, 0),
+        "diverges_in_twelve": (1, 0, 1, 0),
+        "half_precision": (1, 0, 0, 1),
+        "low_from_the_start": (1, 0, 0, 0),
+        "ALL ill": (2, 1, 2, 0),
+        "ALL healthy": (2, 0, 0, 1),
+    }
+
+
+@pytest.mark.parametrize("name", short_logs.shapes())
+def test_a_short_log_is_the_seeds_and_short(name: str) -> None:
+    one, again, other = (short_logs.make(name, seed) for seed in (3, 3, 4))
+    assert [str(row) for row in one.rows()] == [str(row) for row in again.rows()]
+    assert [str(row) for row in one.rows()] != [str(row) for row in other.rows()] or name == "dead_from_the_start"
+    assert 1 <= len(one.rows()) <= 500
+    assert one.truth.is_healthy is (short_logs.shapes()[name].level is Level.GREEN)
+    assert one.truth.onset is None or one.truth.onset in one.steps
+
+
 def test_every_incident_that_shows_in_a_metric_is_in_the_suite() -> None:
     wanted = {n for n, c in curves().items() if c.shows and c.kind != "healthy"}
     assert {c.curve for c in SUITES["latency"](QUICK)} == wanted - {"bloom_31219"}
@@ -115,14 +161,16 @@ PLAIN = ("nan_at", "hf_nan_filtered", "grad_surge", "accum_x8", "slow_divergence
 @pytest.fixture(scope="module")
 def slice_(pack: LoadedPolicy) -> dict[str, list[Outcome]]:
     """Of each suite the first seeds at a stride of 50, the higher benign spikes, what is plain to see among the incidents;
-    and BLOOM's spike at every step of a shorter run."""
+    the first short log of each shape; and BLOOM's spike at every step of a shorter run."""
     wanted: dict[str, list[Case]] = {
         suite: [c for c in cases(QUICK) if c.stride == 50] for suite, cases in SUITES.items()
     }
     wanted["benign"] = [c for c in wanted["benign"] if c.parameters["height"] == max(HEIGHTS)]
     wanted["latency"] = [c for c in wanted["latency"] if c.curve in PLAIN]
+    wanted["short"] = [c for c in SUITES["short"](QUICK) if c.seed == 0]
     wanted["bloom"] = [Case("bloom", "bloom_31219", "bloom_31219", 0, 1, {"length": 1000})]
-    return {suite: [judge(case, pack) for case in cases] for suite, cases in wanted.items()}
+    one = Judge(pack)
+    return {suite: [one.judge(case) for case in cases] for suite, cases in wanted.items()}
 
 
 def test_healthy_runs_stay_below_orange(slice_: dict[str, list[Outcome]]) -> None:
@@ -145,7 +193,14 @@ def test_the_spike_of_bloom_is_seen_and_is_not_red(slice_: dict[str, list[Outcom
     assert all(o.highest < Level.RED for o in slice_["bloom"])
 
 
+def test_nine_of_ten_short_logs_are_judged_rightly(slice_: dict[str, list[Outcome]]) -> None:
+    rows = {row["shape"]: row for row in of_short_logs(slice_["short"])}
+    ill, healthy = rows["ALL ill"], rows["ALL healthy"]
+    assert ill["reached"] >= 0.9 * ill["runs"] and healthy["too_severe"] <= healthy["runs"] / 20
+    assert ill["red"] == healthy["red"] == 0
+
+
 def test_tables_can_be_printed(slice_: dict[str, list[Outcome]]) -> None:
     for suite, outcomes in slice_.items():
         lines = table(TABLES[suite](outcomes)).splitlines()
-        assert len(lines) > 1 and lines[0].startswith(("stride", "curve"))
+        assert len(lines) > 1 and lines[0].startswith(("stride", "curve", "shape"))

@@ -47,6 +47,8 @@ class RunColumns:
         plan = joined.plan
         self._total = total_steps
         self.points = self._bound(table)
+        self._no_points = Points(np.arange(0), np.zeros(0))
+        """Of what the run does not log. Its own: points keep the windows that were made of them, and these are a run's."""
         self._counters = _counted(plan, table)
         self._known: dict[Any, Any] = {}
         """What rests on no reference, or on references that are settled."""
@@ -192,7 +194,7 @@ class RunColumns:
     def stream(self, node: nd.Node, unknown_too: bool) -> Points:
         """The points that a function over this stream sees."""
         if isinstance(node, nd.MetricNode):
-            return self.points.get(node.name, NO_POINTS)
+            return self.points.get(node.name, self._no_points)
         key, memo = ("points", node, unknown_too), self._memo(node)
         if key not in memo:
             memo[key] = self._points_of(node, unknown_too)
@@ -268,6 +270,3 @@ def _first_name(names: Sequence[str], table: Table, since: int) -> str | None:
     logged = {name: table.points[name].since(since) for name in names if name in table.points}
     come = [name for name, points in logged.items() if len(points)]
     return min(come, key=lambda name: int(logged[name].rows[0]), default=None)
-
-
-NO_POINTS = Points(np.arange(0), np.zeros(0))

@@ -1,4 +1,4 @@
-"""Which runs a policy is tried on: healthy ones, benign spikes, every incident, and BLOOM-176B's spike."""
+"""Which runs a policy is tried on: healthy ones, benign spikes, every incident, BLOOM-176B's spike, and short logs."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from tests.detecting import short_logs
 from vitalsdsl import generate
 
 STRIDES = (1, 10, 50, 500)
@@ -29,6 +30,8 @@ class Case:
     parameters: Mapping[str, Any] = field(default_factory=dict)
 
     def run(self) -> generate.Run:
+        if self.suite == "short":
+            return short_logs.make(self.curve, self.seed)
         return generate.make(self.curve, seed=self.seed, stride=self.stride, **self.parameters)
 
 
@@ -43,6 +46,7 @@ class Scale:
     benign: int = 3
     incidents: int = 5
     bloom: int = 20
+    short: int = 20
     strides: tuple[int, ...] = STRIDES
 
     def part(self, share: float) -> Scale:
@@ -51,7 +55,7 @@ class Scale:
         return replace(self, **counts)
 
 
-QUICK = Scale(lm=4, sft=2, base=6, others=1, benign=1, incidents=1, bloom=3)
+QUICK = Scale(lm=4, sft=2, base=6, others=1, benign=1, incidents=1, bloom=3, short=2)
 
 
 def healthy(scale: Scale) -> Iterator[Case]:
@@ -101,4 +105,11 @@ def bloom(scale: Scale) -> Iterator[Case]:
             yield Case("bloom", "bloom_31219", "bloom_31219", seed, stride)
 
 
-SUITES = {"healthy": healthy, "benign": benign, "latency": incidents, "bloom": bloom}
+def short(scale: Scale) -> Iterator[Case]:
+    """Logs of 1 to 500 rows, each with the cadence of its own: what goes wrong in them, and healthy ones."""
+    for name in short_logs.shapes():
+        for seed in range(scale.short):
+            yield Case("short", name, name, seed, 1)
+
+
+SUITES = {"healthy": healthy, "benign": benign, "latency": incidents, "bloom": bloom, "short": short}

@@ -100,7 +100,31 @@ def of_bloom(outcomes: Sequence[Outcome]) -> list[dict[str, Any]]:
     return rows
 
 
-TABLES = {"healthy": false_alarms, "benign": too_severe, "latency": latencies, "bloom": of_bloom}
+def of_short_logs(outcomes: Sequence[Outcome]) -> list[dict[str, Any]]:
+    """Of short logs, by shape: how many reach the level wanted, and how many say anything at all; how many go above what
+    is right, which of healthy ones is any orange. Then all ill ones and all healthy ones together."""
+    groups = [(group, [o for o in own if not o.blind]) for group, own in _by(outcomes, lambda o: o.case.group)]
+    for ill in (True, False):
+        groups.append((f"ALL {'ill' if ill else 'healthy'}", [o for o in outcomes if bool(o.wanted) is ill]))
+    rows = []
+    for group, own in groups:
+        if own:
+            right = [o for o in own if o.wanted and o.first(o.wanted) is not None]
+            seen = [o for o in own if o.wanted and o.first(Level.YELLOW) is not None]
+            severe = [o for o in own if o.highest > o.most]
+            alarms = [a for o in own for a in ((o.first(o.wanted),) if o.wanted else o.alarms) if a is not None]
+            rows.append({
+                "shape": group, "wanted": own[0].wanted.word if len({o.wanted for o in own}) == 1 else "mixed",
+                "runs": len(own), "reached": len(right), "seen": len(seen), "too_severe": len(severe),
+                "red": sum(o.highest is Level.RED for o in own), "yellow_or_higher": sum(bool(o.alarms) for o in own),
+                "by": dict(Counter(f"{a.rule}{'!' if a.level > Level.YELLOW else ''}" for a in alarms).most_common(4)),
+            })  # fmt: skip
+    return rows
+
+
+TABLES = {
+    "healthy": false_alarms, "benign": too_severe, "latency": latencies, "bloom": of_bloom, "short": of_short_logs,
+}  # fmt: skip
 
 
 def table(rows: Sequence[dict[str, Any]]) -> str:

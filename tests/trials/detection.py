@@ -1,11 +1,12 @@
 """What a policy finds, when, and how often it cries wolf: `python -m tests.trials.detection`, tens of minutes for a pack.
 
-    python -m tests.trials.detection [--policy pack:default]… [--suite healthy|benign|latency|bloom]… [--quick | --share F]
+    python -m tests.trials.detection [--policy pack:default]… [--suite healthy|benign|latency|bloom|short]… [--quick | --share F]
                                      [--stride N]… [--set PARAM=VALUE]… [--json FILE] [--measured FILE]
 
-Four suites on generated runs (vitalsdsl.generate), each at every stride: alarms per 100,000 steps on healthy runs, by rule and level; benign
+Five suites. Four on generated runs (vitalsdsl.generate), each at every stride: alarms per 100,000 steps on healthy runs, by rule and level; benign
 spikes, which must stay yellow; every incident: found? at which level, how many steps after its onset; and the published
-spike of BLOOM-176B. `--quick` and `--share` run fewer, with the first seeds. `--measured` writes the rates of false alarms into
+spike of BLOOM-176B. And logs of 1 to 500 rows in the shapes and cadences of published ones (tests/detecting/short_logs.py),
+ill and healthy. `--quick` and `--share` run fewer, with the first seeds. `--measured` writes the rates of false alarms into
 the file that the catalogue of the packs shows.
 """
 
@@ -55,7 +56,7 @@ def main(arguments: list[str]) -> None:
 def _arguments(arguments: list[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser("python -m tests.trials.detection")
     parser.add_argument("--policy", action="append", help="a file or pack:NAME; may be given more than once")
-    parser.add_argument("--suite", action="append", choices=list(SUITES), help="all four where none is given")
+    parser.add_argument("--suite", action="append", choices=list(SUITES), help="all five where none is given")
     parser.add_argument("--stride", action="append", type=int, help="1, 10, 50 and 500 where none is given")
     parser.add_argument("--set", action="append", default=[], metavar="PARAM=VALUE")
     parser.add_argument("--quick", action="store_true", help="some runs of each suite")
