@@ -25,7 +25,7 @@ def test_whoever_sees_a_step_at_a_time_finds_the_same():
 
 
 def test_ours_finds_the_same_at_once_as_step_by_step():
-    work = Work.made(1_500, 3, 20, 100)
+    work = Work.made(2_000, 3, 50, 400)
     walked = steps.Ours(work).walk(0, work.steps)
     assert sorted(walked) == runs.ours(work)()
     assert {rule % 5 for rule, _, begins in walked if begins} == {0, 1, 2, 3, 4}

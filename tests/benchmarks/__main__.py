@@ -27,7 +27,7 @@ Race = Callable[[bool], Contest]
 
 
 def _steps(quick: bool) -> Contest:
-    rounds, chunk = (3, 1_000) if quick else (9, 2_000)
+    rounds, chunk = (5, 1_000) if quick else (9, 2_000)
     work = Work.made(FILL + rounds * chunk, spike=SPIKE)
     return race_steps("a step at a time: ten metrics, fifty rules", steps.STEPS, work, FILL, chunk, rounds)
 
@@ -43,7 +43,7 @@ def _bad_runs(quick: bool) -> Contest:
 
 
 def _medians(quick: bool) -> Contest:
-    rounds, chunk = (3, 1_000) if quick else (9, 2_000)
+    rounds, chunk = (5, 1_000) if quick else (9, 2_000)
     work = Work.made(FILL + rounds * chunk, spike=SPIKE, rules=medians.RULES)
     return race_steps("a median over 5000 points, a step at a time", medians.STEPS, work, FILL, chunk, rounds)
 
@@ -54,13 +54,13 @@ def _median_runs(quick: bool) -> Contest:
 
 
 def _rtamt(quick: bool) -> Contest:
-    rounds, chunk = (3, 1_000) if quick else (9, 2_000)
+    rounds, chunk = (5, 1_000) if quick else (9, 2_000)
     work = Work.made(500 + rounds * chunk, short=50, long=500, spike=504, rules=peers.TEMPORAL)
     return race_steps("what rtamt can say, over 50 and 500 steps", peers.RTAMT, work, 500, chunk, rounds)
 
 
 def _expr_tracker(quick: bool) -> Contest:
-    rounds, chunk = (3, 1_000) if quick else (9, 2_000)
+    rounds, chunk = (5, 1_000) if quick else (9, 2_000)
     work = Work.made(FILL + rounds * chunk, spike=SPIKE)
     return race_steps("the same fifty rules in expr-tracker", peers.EXPR_TRACKER, work, FILL, chunk, rounds)
 
