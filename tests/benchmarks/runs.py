@@ -11,17 +11,32 @@ import numpy as np
 from tests.benchmarks.contest import Contender, Run
 from tests.benchmarks.work import Array, Change, Work, changes_of, conditions
 from vitalsdsl.batch import Batch
+from vitalsdsl.kernels.columns import Rows
+from vitalsdsl.kernels.spread_out import Points
 from vitalsdsl.table import Table
 
 Statistics = dict[str, Array]
 
 
 def ours(work: Work) -> Run:
-    """From columns, as a log is read into; what is worked out is the transitions with their messages."""
+    """From columns, as the others have them; what is worked out is the transitions, without their messages."""
     rows = work.rows()
-    table = Table.of(rows)
     batch = Batch(work.policy().policy)
-    return lambda: work.changes(batch.transitions(rows, table=table))
+    steps, times = np.arange(work.steps), np.full(work.steps, math.nan)
+
+    def run() -> list[Change]:
+        points = {name: Points(steps, column) for name, column in work.columns.items()}
+        table = Table(Rows(steps, times), points)
+        return work.changes(batch.transitions(rows, table=table, wordless=True))
+
+    return run
+
+
+def _of_rows(work: Work) -> Run:
+    """From a dict a step, as a log is read; with the messages."""
+    rows = work.rows()
+    batch = Batch(work.policy().policy)
+    return lambda: work.changes(batch.transitions(rows))
 
 
 def _of_columns(work: Work, statistics: Callable[[Array, int, tuple[str, ...]], Statistics]) -> Run:
@@ -165,6 +180,7 @@ def _read(work: Work) -> Run:
 
 RUNS = (
     Contender("vitalsdsl, a run at once", ours),
+    Contender("vitalsdsl, from a dict a step, with messages", _of_rows),
     Contender("numba, one pass, written by hand", _numba, "numba"),
     Contender("bottleneck and NumPy", _bottleneck, "bottleneck"),
     Contender("pandas rolling", _pandas, "pandas"),
