@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import functools
 import importlib
+from collections.abc import Callable, Iterable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from vitalsdsl.errors import SourceError
 from vitalsdsl.source import Source
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
 
 GROUP = "vitalsdsl.packs"
 SHIPPED = "vitalsdsl"
@@ -23,7 +29,7 @@ def packs() -> dict[str, str]:
     entry_points = importlib.import_module("importlib.metadata").entry_points
     resources = importlib.import_module("importlib.resources")
     found: dict[str, str] = {}
-    for point in sorted(entry_points(group=GROUP), key=lambda p: (p.name != SHIPPED, p.name)):
+    for point in _points(entry_points):
         try:
             names = [file.name for file in resources.files(point.value).iterdir()]
         except Exception:  # somebody's package that is gone, or fails when imported, must not hide the others
@@ -32,6 +38,12 @@ def packs() -> dict[str, str]:
             if name.endswith(".vitals"):
                 found.setdefault(name.removesuffix(".vitals"), point.value)
     return dict(sorted(found.items()))
+
+
+@functools.cache
+def _points(entry_points: Callable[..., Iterable[EntryPoint]]) -> tuple[EntryPoint, ...]:
+    """Ours first. Looked up once: what is installed is gone through for it, and a policy asks once for each `use`."""
+    return tuple(sorted(entry_points(group=GROUP), key=lambda p: (p.name != SHIPPED, p.name)))
 
 
 def pack(name: str) -> Source | None:

@@ -45,6 +45,8 @@ _WRAPPERS = ("data", "metrics", "logs", "scalars")
 _CALLED = ("name", "metric", "key", "tag", "domain", "task", "dataset", "split", "label", "id")
 _ROLES = frozenset({"val", "valid", "validation", "eval", "evaluation", "test", "dev"})
 _ROLE_KEYS = ("split", "phase", "mode", "type", "stage", "kind", "event")
+_SAYS_ROLE = frozenset(_ROLE_KEYS)
+_TIMES = frozenset(TIME_KEYS)
 _OF_HOW_MANY = re.compile(r"\s*(\d{1,18})\s*/\s*(\d{1,18})\s*$")
 
 
@@ -60,7 +62,7 @@ def flat(row: dict[str, object]) -> dict[str, object]:
     >>> flat({"step": 1, "loss": 2.0, "metrics": {"loss": 3.0, "lr": 0.1}})
     {'step': 1, 'loss': 2.0, 'metrics.loss': 3.0, 'lr': 0.1}
     """
-    if not _NESTED & set(map(type, row.values())):
+    if _NESTED.isdisjoint(map(type, row.values())):
         return row
     found: dict[str, object] = {}
     waiting = [("", iter(row.items()))]
@@ -127,12 +129,13 @@ def row_of(values: Mapping[str, object], key: str) -> Row | None:
         return None
     numbers: dict[str, float] = {}
     for name, value in values.items():
-        if name[:1] == "_" or name == "timestamp" or (name == key and name != "epoch"):
-            continue
         found = value if value.__class__ is float else number(_without_percent(value))
-        if found is not None:
+        if found is not None and name[:1] != "_":
             numbers[name] = found
-    return Row(step, numbers, _time(values))
+    numbers.pop("timestamp", None)
+    if key != "epoch":
+        numbers.pop(key, None)
+    return Row(step, numbers, math.nan if _TIMES.isdisjoint(values) else _time(values))
 
 
 def _without_percent(value: object) -> object:
@@ -188,6 +191,8 @@ def stepped(
 
 def _role(row: Mapping[str, object]) -> str | None:
     """What an evaluation's row says it is of; None for any other."""
+    if _SAYS_ROLE.isdisjoint(row):
+        return None
     for key in _ROLE_KEYS:
         said = row.get(key)
         if isinstance(said, str) and said.lower() in _ROLES:
