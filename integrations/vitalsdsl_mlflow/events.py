@@ -44,17 +44,22 @@ class Events:
     def add(self, points: Sequence[LoggedPoint]) -> list[Row | Rewind]:
         """What points give that come after those before. A row is not continued by the next call's points."""
         self._events = []
-        begin = 0
+        begin, tops = 0, self.tops
         for at, point in enumerate(points):
-            if point.key.startswith(SYSTEM):
+            key, _, step, timestamp = point
+            if key.startswith(SYSTEM):
                 continue
-            if self._step_key is None and self._goes_back(point):
+            top = tops.get(key, -1)
+            if (step < top or self._back is not None) and self._step_key is None and self._goes_back(point):
                 self.steps.add(points[begin:at])
                 begin = at
                 self._go_back(point)
-            if point.step > self.tops.get(point.key, -1):
-                self.tops[point.key] = point.step
-            self._last_time = max(self._last_time, point.timestamp)
+                tops = self.tops
+                top = tops.get(key, -1)
+            if step > top:
+                tops[key] = step
+            if timestamp > self._last_time:
+                self._last_time = timestamp
         self.steps.add(points[begin:])
         return self._events
 

@@ -18,7 +18,7 @@ class LoggedPoint(NamedTuple):
     timestamp: int
 
 
-_when = operator.attrgetter("timestamp", "step")
+_when = operator.itemgetter(3, 2)  # the time, then the step
 
 
 def in_time(points: Iterable[LoggedPoint]) -> list[LoggedPoint]:
@@ -56,16 +56,16 @@ class Steps:
         group: dict[str, float] = {}
         group_step: int | None = None
         time = 0.0
-        for point in in_time(points):
-            step = self._step(point)
+        for key, value, at, timestamp in in_time(points):
+            step = self._step(key, at)
             if step is None:
                 continue
-            if group_step is not None and (step != group_step or point.key in group):
+            if group_step is not None and (step != group_step or key in group):
                 self.take(group, group_step, time)
                 group = {}
             group_step = step
-            group[point.key] = point.value
-            time = point.timestamp / 1000
+            group[key] = value
+            time = timestamp / 1000
         if group_step is not None and group:
             self.take(group, group_step, time)
 
@@ -82,17 +82,18 @@ class Steps:
         self._newest, self._stepless, self._explicit = saved
         self.counts = dict(counts)
 
-    def _step(self, point: LoggedPoint) -> int | None:
-        if point.key.startswith(SYSTEM):
+    def _step(self, key: str, at: int) -> int | None:
+        if key.startswith(SYSTEM):
             return self._newest
-        count = self.counts.get(point.key, 0)
-        self.counts[point.key] = count + 1
-        if point.step != 0:
+        count = self.counts.get(key, 0)
+        self.counts[key] = count + 1
+        if at != 0:
             self._explicit, self._stepless = True, False
         elif count and not self._explicit:
             if not self._stepless:
                 self._stepless = True
                 self.notes.append("the run logs without steps: the n-th point of a metric counts at step n - 1")
-        step = count if self._stepless else point.step
-        self._newest = step if self._newest is None else max(self._newest, step)
+        step = count if self._stepless else at
+        if self._newest is None or step > self._newest:
+            self._newest = step
         return step
