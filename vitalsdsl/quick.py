@@ -10,11 +10,15 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
+from importlib import import_module
+from typing import TYPE_CHECKING
 
 from vitalsdsl import nodes as nd
 from vitalsdsl.plan import Plan
-from vitalsdsl.step_writer import Written, write
 from vitalsdsl.verdict import RuleState
+
+if TYPE_CHECKING:
+    from vitalsdsl.step_writer import Written
 
 AFTER = 64
 """So many steps with the same names, one after another, before they are worth a function of their own."""
@@ -53,7 +57,8 @@ class Quick:
             if self._times < AFTER or len(self._layouts) >= MOST or not names:
                 return None
             self.stand_aside()
-            layout = self._layouts[names] = Layout(write(self._plan, names))
+            # Loaded only here: with it comes NumPy, and many a process ends before a run is worth it.
+            layout = self._layouts[names] = Layout(import_module("vitalsdsl.step_writer").write(self._plan, names))
         if layout is not self._current:
             self.stand_aside()
             self._current = layout
