@@ -7,7 +7,7 @@ clear. Of which they cannot, the stream goes through the run, each rule with not
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass
 
 from vitalsdsl import rules
@@ -50,7 +50,7 @@ class Batch:
 
     def transitions(
         self,
-        events: Sequence[Row | Rewind],
+        events: Iterable[Row | Rewind],
         run: str = "run",
         total_steps: float = math.nan,
         table: Table | None = None,
@@ -69,7 +69,7 @@ class Batch:
 
     def replayed(
         self,
-        events: Sequence[Row | Rewind],
+        events: Iterable[Row | Rewind],
         run: str = "run",
         total_steps: float = math.nan,
         table: Table | None = None,
@@ -97,7 +97,7 @@ class Batch:
         joined: Joined,
         screen: Screen,
         changes: Changes,
-        events: Sequence[Row | Rewind],
+        events: Iterable[Row | Rewind],
         run: str,
         total_steps: float,
         table: Table,
@@ -156,7 +156,7 @@ class Batch:
         joined, begins = self.laid_out(table)
         return None if joined is None else Screen(joined, begins, table, total_steps).looked()
 
-    def _needed(self, events: Sequence[Row | Rewind], table: Table, closed: int | None) -> Iterator[Row]:
+    def _needed(self, events: Iterable[Row | Rewind], table: Table, closed: int | None) -> Iterator[Row]:
         """The rows of a run after a step, with only those names that the policy reads, or a member brings in that it
         reads."""
         joined, _ = self.laid_out(table)

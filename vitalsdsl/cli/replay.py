@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import click
 
 from vitalsdsl.batch import Batch, Replayed
@@ -78,21 +80,37 @@ def _asked(words: tuple[str, ...], policy_of: str | None) -> tuple[str, tuple[st
 def _replay(loaded: LoadedPolicy, batch: Batch, recording: Recording, form: str) -> Level:
     """A whole run at once. One that cannot be read to its end is replayed as far as it could be."""
     info = recording.info
-    events: list[Row | Rewind] = []
-    broken: SourceError | None = None
-    try:
-        events.extend(progress(recording.events, info.name))
-    except SourceError as error:
-        broken = error
+    events = _AsFarAsItGoes(recording)
+    seen = batch.replayed(events, info.name, info.total_steps)
     if form == "text":
         click.echo(click.style(printable(info.name), bold=True))
-    seen = batch.replayed(events, info.name, info.total_steps)
     worst, count = _show(seen.transitions, form, Level.GREEN, 0)
-    if broken is not None:
-        raise broken
+    if events.broken is not None:
+        raise events.broken
     if form == "text":
-        _summary(loaded, info.name, seen, len(events), count)
+        _summary(loaded, info.name, seen, events.count, count)
     return worst
+
+
+class _AsFarAsItGoes:
+    """The events of a run, that can be gone through again. What cannot be read is their end, and is kept: a long run is not
+    held in memory, and shows only then that it is damaged."""
+
+    def __init__(self, recording: Recording) -> None:
+        self._recording = recording
+        self.broken: SourceError | None = None
+        self.count = 0
+
+    def __iter__(self) -> Iterator[Row | Rewind]:
+        count = 0
+        try:
+            for event in progress(self._recording.events, self._recording.info.name):
+                count += 1
+                yield event
+        except SourceError as error:
+            self.broken = error
+        finally:
+            self.count = max(self.count, count)
 
 
 def _replay_as_it_comes(loaded: LoadedPolicy, recording: Recording, form: str) -> Level:
