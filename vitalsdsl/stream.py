@@ -185,8 +185,8 @@ class Stream:
                     if layout.is_stale:
                         self._note_seen()
                     self._lately = opened.plain, step
-                    touched = self._touched = self._quick.step(layout, step, time, opened.plain)
-                    return out if touched is None else out + self._settle(touched, step, time)
+                    touched = self._touched = self._quick.step(layout, step, time, opened.plain) or []
+                    return out + self._settle(touched, step, time) if touched else out
             self._stand_aside()
         fresh = self._fresh = self._take_in(opened, step, time)
         self._touched = None

@@ -46,7 +46,8 @@ class Trial:
         self, info: RunInfo, events: Iterable[Row | Rewind], healthy: bool = False
     ) -> Iterator[Row | Rewind]:
         """As `take`, and each event is handed on once it has been judged: for those who show how far it is."""
-        stream = Stream(self._policy, info.name, total_steps=info.total_steps, keep_all=True)
+        # Node by node: whether a condition is known is asked at every step, whatever surely stays green.
+        stream = Stream(self._policy, info.name, total_steps=info.total_steps, keep_all=True, quick=False)
         waiting, risen = set(self._names), list[Transition]()
         for event in self._surveyor.going_through(info, events):
             new = stream.rewind(event.step) if isinstance(event, Rewind) else stream.push_row(event)

@@ -86,6 +86,9 @@ def _client(uri: str | None = None) -> Any:
     except AttributeError as error:  # VITALS_POLICY is looked at inside MLflow's own import
         said = "MLflow cannot be asked while it is being imported: attach this policy in the script, or pull it into a file"
         raise UsageError(said) from error
+    except Exception as error:  # a store that it refuses, such as a folder of an older release
+        line = " ".join(str(error).split())[:300] or type(error).__name__
+        raise TrackerError(f"MLflow does not open its store: {line}") from error
 
 
 def _parts(reference: str) -> tuple[str, str]:

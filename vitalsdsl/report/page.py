@@ -131,8 +131,12 @@ def _lasted(incident: Incident) -> str:
 def _trend(standing: Standing) -> str:
     if not standing.trend:
         return f"too few points ({standing.points})"
-    change = f", {100 * standing.change:+.2g} %" if math.isfinite(standing.change) else ""
+    change = f", {_change(100 * standing.change)} %" if math.isfinite(standing.change) else ""
     return f"{standing.trend}{change}"
+
+
+def _change(change: float) -> str:
+    return f"{change:+.2g}" if abs(change) < 99.5 else f"{change:+,.0f}"
 
 
 def _correlation(report: RunReport) -> str:
