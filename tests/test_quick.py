@@ -193,3 +193,16 @@ def test_names_that_are_words_of_python_or_alike_are_told_apart() -> None:
     ]
     assert go(one, events) == go(other, events)
     assert one.code
+
+
+def test_points_of_one_step_that_come_one_by_one_go_the_same_way() -> None:
+    policy = load("w", text=WINDOWS).policy
+    whole, single = Stream(policy, keep_all=True), Stream(policy, keep_all=True)
+    told = []
+    for event in rows(5, 400, "spikes"):
+        assert isinstance(event, Row)
+        for name, value in event.values.items():
+            told += single.push({name: value}, event.step, event.time)
+    told += single.finish()
+    assert [json.dumps(t.as_dict()) for t in told] == go(whole, rows(5, 400, "spikes"))
+    assert single.code.keys() == whole.code.keys() != set()

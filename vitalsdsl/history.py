@@ -16,12 +16,12 @@ class OpenStep:
 
     __slots__ = ("_values", "began", "plain", "repeats", "step", "time")
 
-    def __init__(self, step: int, began: float = math.nan, plain: Mapping[str, float] | None = None) -> None:
+    def __init__(self, step: int, began: float = math.nan, plain: dict[str, float] | None = None) -> None:
         self.step = step
         self.began = began
         self.time = math.nan
         self.plain = plain
-        """Its values, where all came at once and are of this step; None where they did not."""
+        """Its values, where all are of this step and none came twice; None where that is not so."""
         self.repeats: dict[str, list[float]] = {}
         self._values: dict[str, tuple[float, int]] = {}
 
@@ -33,6 +33,17 @@ class OpenStep:
             self.plain = None
             self._values = {name: (value, self.step) for name, value in plain.items()}
         return self._values
+
+    def extend(self, values: Mapping[str, float], time: float) -> None:
+        """More points of this very step."""
+        plain = self.plain
+        if plain is None or not plain.keys().isdisjoint(values):
+            for name, value in values.items():
+                self.add(name, value, self.step, time)
+            return
+        plain.update(values)
+        if values and time == time and not self.time >= time:
+            self.time = time
 
     def add(self, name: str, value: float, own_step: int, time: float) -> None:
         """A point that counts at this step. Where one of its name has come, what becomes of both is the metric's affair."""

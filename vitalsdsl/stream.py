@@ -129,8 +129,7 @@ class Stream:
             self._late.clear()
         if not values and time == time:
             opened.time = time if opened.time != opened.time else max(opened.time, time)
-        for name, value in values.items():
-            opened.add(name, value, step, time)
+        opened.extend(values, time)
         return out
 
     def _push_late(self, values: Mapping[str, float], step: int, time: float) -> None:

@@ -58,6 +58,8 @@ class Unit:
         except CannotSay:
             return None
         tests = [surely.false if freezes else surely.not_true for surely in said]
+        if not tests:  # only `clear when`, which asks for nothing until something has fired
+            return "True"
         return tests[0] if len(tests) == 1 else " and ".join(f"({test})" for test in tests)
 
 
