@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from cases import CASES, load, policy_of
+from same_verdicts import case
 
 from vitalsdsl.lints.base import run_lints
 from vitalsdsl.lints.runs import Runs
@@ -56,3 +57,14 @@ def test_no_lint_calls_a_rule_dead_that_fires_or_a_name_unseen_that_is_logged(pa
             assert not any(span.start <= found.span.start < span.end for span in places.values())
         if found.code == "V301":
             assert found.span.text.strip('"') not in runs.survey.metrics
+
+
+@pytest.mark.parametrize("first", range(0, 60, 20))
+def test_columns_say_of_a_run_what_going_through_it_says(first: int) -> None:
+    for seed in range(first, first + 20):
+        loaded, events = case(seed)
+        whole, single = Trial(loaded.policy), Trial(loaded.policy)
+        for healthy in (True, False):
+            whole.take(RunInfo("r"), list(events), healthy)
+            single.take(RunInfo("r"), iter(events), healthy)
+        assert whole.result().rules == single.result().rules, f"seed {seed}"

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 from vitalsdsl import nodes as nd
 from vitalsdsl import rules
+from vitalsdsl.batch import Batch
 from vitalsdsl.lints.runs import Alarms, RuleSeen, Runs
 from vitalsdsl.points import Rewind, Row, RunInfo
 from vitalsdsl.sight import Sight
 from vitalsdsl.stream import Stream
 from vitalsdsl.survey import Surveyor
+from vitalsdsl.table import Table
 from vitalsdsl.verdict import RuleState, Transition
 
 Unknown = tuple[str, str]
@@ -30,6 +32,7 @@ class Trial:
 
     def __init__(self, policy: rules.Policy) -> None:
         self._policy = policy
+        self._batch = Batch(policy)
         self._surveyor = Surveyor()
         self._names = [rule.name for rule in policy.of(rules.Rule) if not rule.body.disabled]
         self._known = dict.fromkeys(self._names, 0)
@@ -45,11 +48,44 @@ class Trial:
     def going_through(
         self, info: RunInfo, events: Iterable[Row | Rewind], healthy: bool = False
     ) -> Iterator[Row | Rewind]:
-        """As `take`, and each event is handed on once it has been judged: for those who show how far it is."""
+        """As `take`, and each event is handed on once it has been looked at: for those who show how far it is."""
+        if isinstance(events, Sequence):
+            yield from self._surveyor.going_through(info, events)
+            if self._in_columns(info, events, healthy):
+                return
+            for _ in self._step_by_step(info, events, healthy):
+                pass
+        else:
+            yield from self._step_by_step(info, self._surveyor.going_through(info, events), healthy)
+
+    def _in_columns(self, info: RunInfo, events: Sequence[Row | Rewind], healthy: bool) -> bool:
+        """A run that is in memory, from whole columns; step by step only for the reasons of what was never known. False
+        where columns do not say enough."""
+        table = Table.of(events)
+        known = self._batch.looked(table, info.total_steps) if table is not None and len(table) else None
+        if known is None:
+            return False
+        risen = []
+        if healthy:
+            told = self._batch.transitions(events, info.name, info.total_steps, table, wordless=True)
+            risen = [t for t in told if t.to > t.from_]
+        waiting = [name for name in self._names if name not in known]
+        stream = Stream(
+            self._policy, info.name, total_steps=info.total_steps, only=waiting, keep_rows=False, quick=False
+        )
+        if waiting:
+            for event in events:
+                assert isinstance(event, Row)  # a run that goes back has no table
+                stream.push_row(event)
+            stream.finish()
+        self._count(info, stream, set(waiting), risen, healthy)
+        return True
+
+    def _step_by_step(self, info: RunInfo, events: Iterable[Row | Rewind], healthy: bool) -> Iterator[Row | Rewind]:
         # Node by node: whether a condition is known is asked at every step, whatever surely stays green.
         stream = Stream(self._policy, info.name, total_steps=info.total_steps, keep_all=True, quick=False)
         waiting, risen = set(self._names), list[Transition]()
-        for event in self._surveyor.going_through(info, events):
+        for event in events:
             new = stream.rewind(event.step) if isinstance(event, Rewind) else stream.push_row(event)
             risen += [t for t in new if healthy and t.to > t.from_]
             if waiting:
@@ -59,6 +95,10 @@ class Trial:
         if stream.closed is None:
             return
         self._look(stream, waiting)
+        self._count(info, stream, waiting, risen, healthy)
+
+    def _count(self, info: RunInfo, stream: Stream, waiting: set[str], risen: list[Transition], healthy: bool) -> None:
+        """A run has been gone through; `waiting` are the rules of which no condition was ever known."""
         for name in self._names:
             self._known[name] += name not in waiting
         for state in stream.plan.rules:
