@@ -3,16 +3,19 @@ near as they say."""
 
 from __future__ import annotations
 
+import ast
 import inspect
 import json
 import math
 import random
+import re
 from typing import Any
 
 import pytest
 from same_verdicts import case
 
 from vitalsdsl import quick
+from vitalsdsl.glance import NUMBERED, RESERVED
 from vitalsdsl.kernels import ahead, pieces
 from vitalsdsl.points import Rewind, Row
 from vitalsdsl.policy import load
@@ -181,6 +184,7 @@ def test_the_code_can_be_read() -> None:
 
 def test_names_that_are_words_of_python_or_alike_are_told_apart() -> None:
     names = ["if", "x y", "x_y", "x__y", "step", "loss", "näher", "a" * 60, "a" * 59 + "b", "1e3", "sum", "row"]
+    names += ["before", "stride", "due", "was_young", "counters", "awake_0", "awake", "unit_0", "near_1", "sqrt", "nan"]
     rules = [
         f'rule r{n} {{ when "{name}" > 2 * mean("{name}", 20 steps) -> red }}'
         for n, name in enumerate(names)
@@ -206,3 +210,26 @@ def test_points_of_one_step_that_come_one_by_one_go_the_same_way() -> None:
     told += single.finish()
     assert [json.dumps(t.as_dict()) for t in told] == go(whole, rows(5, 400, "spikes"))
     assert single.code.keys() == whole.code.keys() != set()
+
+
+def test_no_name_of_a_metric_is_a_word_that_the_code_uses_itself() -> None:
+    text = (
+        WINDOWS
+        + "phase late = qqq > 5 rule p in phase late { when x > 3 * usual(x, 50 steps) -> red } rule g { when z > 1 -> red }"
+    )
+    stream = Stream(load("w", text=text + " nonfinite -> orange let r = x / y when r > 9 and epoch > 2 -> red").policy)
+    for event in rows(6, 200, "even"):
+        assert isinstance(event, Row)
+        stream.push_row(Row(event.step, {**event.values, "qqq": 9.0, "epoch": 1.0, "z": 0.0}, event.time))
+    used = set()
+    for source in stream.code.values():
+        for node in ast.walk(ast.parse(source)):
+            used |= {node.id} if isinstance(node, ast.Name) else {node.arg} if isinstance(node, ast.arg) else set()
+    own = {name for name in used if "__" not in name and not NUMBERED.fullmatch(name)}
+    assert {name for name in own if name in RESERVED} >= {"row", "stride", "touched", "counters"}
+    assert {name for name in own if name not in RESERVED} <= {"x", "y", "z", "qqq", "val", "epoch"} | _leaves(own)
+
+
+def _leaves(names: set[str]) -> set[str]:
+    """Values of what is evaluated at each step are called by their text."""
+    return {name for name in names if re.match(r"usual_|late|r$|epoch|quantile_|mad_|median_", name)}

@@ -28,10 +28,15 @@ ROUNDED = "9e-16"
 
 
 RESERVED = frozenset(
-    "abs accumulate away back bounded changed close due float guard inf map max min mul nan near near_1 next node nothing restart row run settle sqrt stale "
-    "sorted step steps sum time touched unit values watch".split()
+    """
+    abs accumulate away back before bounded changed counters due inf map max min mul nan next restart row sorted sqrt stale
+    step stride sum time touched was_young watch
+    """.split()
 )
 """Words that generated code uses itself."""
+
+NUMBERED = re.compile(r"(awake|close|gate|hand_over|inside|leaf|near|rule|run|unit)(_\d+)?")
+"""Those that it numbers."""
 
 
 class CannotSay(Exception):
@@ -63,7 +68,7 @@ class Names:
         ('train_loss', 'train_loss_2', 'm_3_x', 'm_if')
         """
         name = re.sub(r"[\W_]+", "_", text, flags=re.ASCII).strip("_")[:40].strip("_") or "m"
-        if not name[0].isalpha() or keyword.iskeyword(name) or name in RESERVED:
+        if not name[0].isalpha() or keyword.iskeyword(name) or name in RESERVED or NUMBERED.fullmatch(name):
             name = f"m_{name}"
         count, taken = 1, name
         while taken in self._given:
