@@ -9,12 +9,15 @@ import json
 import math
 import random
 import re
+from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 from same_verdicts import case
 
 from vitalsdsl import quick
+from vitalsdsl.cli.app import vitals
 from vitalsdsl.glance import NUMBERED, RESERVED
 from vitalsdsl.kernels import ahead, pieces
 from vitalsdsl.points import Rewind, Row
@@ -233,3 +236,32 @@ def test_no_name_of_a_metric_is_a_word_that_the_code_uses_itself() -> None:
 def _leaves(names: set[str]) -> set[str]:
     """Values of what is evaluated at each step are called by their text."""
     return {name for name in names if re.match(r"usual_|late|r$|epoch|quantile_|mad_|median_", name)}
+
+
+def test_the_command_prints_the_code_of_a_run_and_says_where_there_is_none(tmp_path: Path) -> None:
+    policy, run = tmp_path / "p.vitals", tmp_path / "run.jsonl"
+    policy.write_text("rule high { when loss > 3 * mean(loss, 50 steps) -> red }")
+    run.write_text("".join(json.dumps({"step": step, "loss": 1.0}) + "\n" for step in range(200)))
+    said = CliRunner().invoke(vitals, ["explain", str(policy), str(run), "--code"])
+    assert said.exit_code == 0
+    assert "# steps with loss\n" in said.output and "# high\n" in said.output
+    told = json.loads(
+        CliRunner().invoke(vitals, ["explain", str(policy), str(run), "--code", "--format", "jsonl"]).output
+    )
+    assert told["type"] == "code" and told["names"] == ["loss"] and told["source"] in said.output
+    run.write_text('{"step": 1, "loss": 1.0}\n')
+    short = CliRunner().invoke(vitals, ["explain", str(policy), str(run), "--code"])
+    assert short.exit_code == 2 and "no code was written" in short.output
+    without = CliRunner().invoke(vitals, ["explain", str(policy), "--code"])
+    assert without.exit_code == 2 and "--code needs a run" in without.output
+
+
+def test_a_step_with_only_a_clear_condition_to_look_at_says_the_same() -> None:
+    text = "rule r { when x > 3 for 2 samples on x -> red  clear when y < 0.5 for 3 samples }"
+    one, other = two(load("w", text=text).policy)
+    chance, events = random.Random("clear"), list[Row | Rewind]()
+    for step in range(600):
+        x = {"x": chance.choice([1.0, 1.0, 9.0])} if step // 100 % 2 == 0 else {}
+        events.append(Row(step, {**x, "y": chance.random()}))
+    assert go(one, events) == go(other, events) != []
+    assert len(one.code) == 2

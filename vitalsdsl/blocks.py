@@ -20,7 +20,7 @@ from vitalsdsl.kernels.running import EPS, TINY
 from vitalsdsl.ops.mean import Mean
 from vitalsdsl.ops.std import Std
 from vitalsdsl.ops.sum import Sum
-from vitalsdsl.possible import Possible
+from vitalsdsl.possible import COMPARE, Possible
 
 
 class Range(NamedTuple):
@@ -210,7 +210,7 @@ class Block(BlockColumns):
 def _put(symbol: str, gap: Array, off: float, true: Array, missing: Array | None) -> Array | None:
     """Put what a comparison is of a gap between its sides that may be off; where it is too close to call, if anywhere."""
     if not off:
-        _COMPARE[symbol](gap, 0.0, out=true)
+        COMPARE[symbol](gap, 0.0, out=true)
         if missing is not None:
             true &= ~missing
         return None
@@ -229,13 +229,3 @@ def _put(symbol: str, gap: Array, off: float, true: Array, missing: Array | None
         close = possibly & ~surely
     found: Array = np.nonzero(close)[0]
     return found if len(found) else None
-
-
-_COMPARE = {
-    ">": np.greater,
-    "<": np.less,
-    ">=": np.greater_equal,
-    "<=": np.less_equal,
-    "==": np.equal,
-    "!=": np.not_equal,
-}

@@ -94,7 +94,7 @@ def at_least(count: int, parts: Iterable[Possible]) -> Possible | None:
     return Possible(true >= count, true + unknown < count, (true < count) & (true + unknown >= count))
 
 
-_COMPARE = {
+COMPARE = {
     ">": np.greater,
     "<": np.less,
     ">=": np.greater_equal,
@@ -109,7 +109,7 @@ def compared(symbol: str, left: Column, right: Column) -> Possible:
     where a side may be off without bound: it may as well be unknown."""
     unknown = np.isnan(left.values) | np.isnan(right.values)
     with np.errstate(invalid="ignore"):
-        true = _COMPARE[symbol](left.values, right.values) & ~unknown
+        true = COMPARE[symbol](left.values, right.values) & ~unknown
         false = ~true & ~unknown
         slack = left.slack + right.slack
         if np.any(slack):

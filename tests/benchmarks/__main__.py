@@ -4,7 +4,7 @@
 
 First all must find the same changes; then what each takes as a multiple of what we take, the median of some rounds and
 their range; then how our time grows. Whoever is not installed is said to be so: pip install 'vitalsdsl[bench]'. A quarter
-of an hour; with --quick three minutes.
+of an hour; with --quick some minutes.
 """
 
 from __future__ import annotations

@@ -232,3 +232,12 @@ def test_an_mlflow_without_a_registry_is_said_so(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(library, "_client", lambda uri: object())
     with pytest.raises(UsageError, match="has no prompt registry"):
         PolicyLibrary().get("policies/llm")
+
+
+def test_a_store_that_mlflow_refuses_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(tracking_uri: str | None = None) -> None:
+        raise OSError("this kind of store\nis in maintenance mode")
+
+    monkeypatch.setattr("mlflow.MlflowClient", refused)
+    with pytest.raises(TrackerError, match="MLflow does not open its store: this kind of store is in maintenance mode"):
+        PolicyLibrary().get("0123456789abcdef0123456789abcdef")

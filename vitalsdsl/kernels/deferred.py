@@ -6,7 +6,7 @@ from array import array
 
 from vitalsdsl.kernels.trail import Trail
 from vitalsdsl.kernels.window import Window
-from vitalsdsl.types import SAMPLES, STEPS, Extent
+from vitalsdsl.types import STEPS, Extent
 
 
 class Deferred(Window):
@@ -16,26 +16,13 @@ class Deferred(Window):
     list.
     """
 
+    learns_at_once = False
+
     def __init__(self, extent: Extent) -> None:
         super().__init__(extent)
         self._from = self._to = 0
         """Of which points it has learnt, by their numbers on the trail."""
         self.clear()
-
-    def push(self, step: int, time: float, value: float) -> None:
-        unit = self.unit
-        at: float = step if unit == STEPS else self.seen if unit == SAMPLES else time
-        if at != at:
-            return  # a run without wall times has no windows of time
-        if self.first != self.first:
-            self.first = at
-        self.seen += 1
-        if value - value == 0.0 or (self.with_infinite and value == value):
-            self.usable += 1
-            self.trail.append(at, value, step)
-        bound = at - self.size
-        if self.trail.oldest <= bound:
-            self._forget(bound)
 
     def push_finite(self, steps: array[int], values: array[float]) -> None:
         """Many finite points at once, one at least, of a window that is not one of time."""

@@ -26,6 +26,8 @@ class Window(State):
     """Whether ±inf is usable here; NaN never is."""
     enough: ClassVar[int] = 1
     """With so many usable points an unknown answer has another reason than `too few points`."""
+    learns_at_once: ClassVar[bool] = True
+    """Whether `add` and `drop` come with the points, not when somebody asks."""
 
     def __init__(self, extent: Extent) -> None:
         self.size = extent.size
@@ -52,7 +54,8 @@ class Window(State):
         if value - value == 0.0 or (self.with_infinite and value == value):
             self.usable += 1
             self.trail.append(at, value, step)
-            self.add(step, value)
+            if self.learns_at_once:
+                self.add(step, value)
         bound = at - self.size
         if self.trail.oldest <= bound:
             self._forget(bound)
