@@ -9,17 +9,17 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from vitalsdsl import rules
-from vitalsdsl.delivery import Retry
-from vitalsdsl.dispatch import Dispatcher
-from vitalsdsl.journal import Journal
-from vitalsdsl.memory import Memory
-from vitalsdsl.parser import parse
-from vitalsdsl.points import RunInfo
-from vitalsdsl.rules import Level
-from vitalsdsl.source import Source
-from vitalsdsl.tracker import Alert, Port
-from vitalsdsl.verdict import Transition
+from vitalsdsl.acting.delivery import Retry
+from vitalsdsl.acting.dispatch import Dispatcher
+from vitalsdsl.acting.journal import Journal
+from vitalsdsl.acting.memory import Memory
+from vitalsdsl.acting.tracker import Alert, Port
+from vitalsdsl.ground.points import RunInfo
+from vitalsdsl.ground.source import Source
+from vitalsdsl.language import rules
+from vitalsdsl.language.parser import parse
+from vitalsdsl.language.rules import Level
+from vitalsdsl.verdicts.verdict import Transition
 
 G, Y, O, R = Level.GREEN, Level.YELLOW, Level.ORANGE, Level.RED  # noqa: E741
 QUICK = Retry(attempts=3, first=0.001, most=0.002, total=1.0)

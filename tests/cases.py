@@ -7,13 +7,13 @@ import math
 from pathlib import Path
 from typing import Any
 
-from vitalsdsl.parser import parse
-from vitalsdsl.points import number
-from vitalsdsl.rules import Policy
-from vitalsdsl.scope import name_rules
-from vitalsdsl.source import Source
-from vitalsdsl.stream import Stream
-from vitalsdsl.verdict import Transition
+from vitalsdsl.ground.points import number
+from vitalsdsl.ground.source import Source
+from vitalsdsl.language.parser import parse
+from vitalsdsl.language.rules import Policy
+from vitalsdsl.language.scope import name_rules
+from vitalsdsl.streaming.stream import Stream
+from vitalsdsl.verdicts.verdict import Transition
 
 CASES = sorted((Path(__file__).parent / "conformance" / "cases").glob("*.json"))
 PINNED = sorted((Path(__file__).parent / "pinned").glob("*.json"))

@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from vitalsdsl.errors import TrackerError
-from vitalsdsl.feeds import Batch, Cursor
-from vitalsdsl.memory import Memory
-from vitalsdsl.points import Rewind, Row, RunInfo
-from vitalsdsl.policy import LoadedPolicy
-from vitalsdsl.tracker import Port
+from vitalsdsl.acting.memory import Memory
+from vitalsdsl.acting.tracker import Port
+from vitalsdsl.ground.errors import TrackerError
+from vitalsdsl.ground.points import Rewind, Row, RunInfo
+from vitalsdsl.policies.policy import LoadedPolicy
+from vitalsdsl.watching.feeds import Batch, Cursor
 
 
 @dataclass

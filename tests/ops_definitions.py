@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 from plain_statistics import UNKNOWN, exact, mad_of, mean_of, median_of, number, quantile_of, root, squares
 
-from vitalsdsl.types import Extent
+from vitalsdsl.ground.types import Extent
 
 
 class Point(NamedTuple):

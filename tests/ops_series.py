@@ -7,7 +7,7 @@ import random
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from vitalsdsl.types import SAMPLES, STEPS, TIME, Extent
+from vitalsdsl.ground.types import SAMPLES, STEPS, TIME, Extent
 
 
 class Moment(NamedTuple):

@@ -13,15 +13,15 @@ from typing import Any
 
 from reference.generator import random_case
 
-from vitalsdsl.batch import Batch, Replayed
-from vitalsdsl.points import Rewind, Row
-from vitalsdsl.policy import LoadedPolicy, load
-from vitalsdsl.recorded import events
-from vitalsdsl.run_columns import CannotSay
-from vitalsdsl.screen import Screen
-from vitalsdsl.stream import Stream
-from vitalsdsl.table import Table
-from vitalsdsl.verdict import Clause, RuleState, Transition
+from vitalsdsl.columns.batch import Batch, Replayed
+from vitalsdsl.columns.run_columns import CannotSay
+from vitalsdsl.columns.screen import Screen
+from vitalsdsl.ground.points import Rewind, Row
+from vitalsdsl.nodes.table import Table
+from vitalsdsl.policies.policy import LoadedPolicy, load
+from vitalsdsl.runs.recorded import events
+from vitalsdsl.streaming.stream import Stream
+from vitalsdsl.verdicts.verdict import Clause, RuleState, Transition
 
 Events = list["Row | Rewind"]
 EXTREMES = [math.nan, math.inf, -math.inf, 1e300, -1.7e308, 1e-300, 5e-324, 0.0, -0.0, 1e16, 1e16 + 2]

@@ -6,8 +6,8 @@ import math
 import random
 from fractions import Fraction
 
-from vitalsdsl.points import Rewind, Row
-from vitalsdsl.policy import LoadedPolicy, load
+from vitalsdsl.ground.points import Rewind, Row
+from vitalsdsl.policies.policy import LoadedPolicy, load
 
 SHAPES = ["plain", "noise on a level", "level steps", "spikes", "gaps of NaN", "one inf", "constant", "constant pieces",
           "few values", "tiny", "huge", "about zero"]  # fmt: skip

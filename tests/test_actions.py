@@ -6,14 +6,14 @@ from collections.abc import Iterable, Mapping
 
 import pytest
 
-from vitalsdsl import rules
+from vitalsdsl.acting.provisions import Provisions
 from vitalsdsl.actions.base import Effect, registry
 from vitalsdsl.actions.reading import default_actions, read_actions
-from vitalsdsl.diagnostic import Diagnostic
-from vitalsdsl.parser import parse
-from vitalsdsl.provisions import Provisions
-from vitalsdsl.rules import Level
-from vitalsdsl.source import Source
+from vitalsdsl.ground.diagnostic import Diagnostic
+from vitalsdsl.ground.source import Source
+from vitalsdsl.language import rules
+from vitalsdsl.language.parser import parse
+from vitalsdsl.language.rules import Level
 
 
 def policy(text: str) -> rules.Policy:

@@ -7,15 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from vitalsdsl.attachment import Attachment
-from vitalsdsl.home import home_of
-from vitalsdsl.journal import journal_of
-from vitalsdsl.memory import Memory
-from vitalsdsl.policy import LoadedPolicy, load
-from vitalsdsl.rules import Level
-from vitalsdsl.saved_state import state_path
-from vitalsdsl.session import Monitor
-from vitalsdsl.sharing import Sharing
+from vitalsdsl.acting.journal import journal_of
+from vitalsdsl.acting.memory import Memory
+from vitalsdsl.attaching.attachment import Attachment
+from vitalsdsl.attaching.saved_state import state_path
+from vitalsdsl.attaching.session import Monitor
+from vitalsdsl.attaching.sharing import Sharing
+from vitalsdsl.ground.home import home_of
+from vitalsdsl.language.rules import Level
+from vitalsdsl.policies.policy import LoadedPolicy, load
 
 HOUSE = "when loss > 3 for 2 steps -> orange do alert, tag"
 TEAM = "rule loss_orange { when loss > 9 -> red do alert, tag }\nwhen grad_norm > 5 -> yellow do alert, tag"
@@ -269,7 +269,7 @@ def test_what_the_policy_does_not_read_takes_up_nothing() -> None:
 def test_a_second_process_joins_a_run_that_is_under_way(monkeypatch: pytest.MonkeyPatch) -> None:
     port = Memory()
     train(port, [1, 1, 5, 5])
-    monkeypatch.setattr("vitalsdsl.journal.is_alive", bool)
+    monkeypatch.setattr("vitalsdsl.acting.journal.is_alive", bool)
     train(port, [1, 1, 5, 5])
     assert changes(port) == [(0, 3, "orange", "condition")]
 

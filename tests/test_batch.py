@@ -9,12 +9,12 @@ from collections.abc import Iterator
 import pytest
 from same_verdicts import broken, streamed
 
-from vitalsdsl.batch import Batch
-from vitalsdsl.points import Rewind, Row
-from vitalsdsl.policy import load
-from vitalsdsl.stream import Stream
-from vitalsdsl.table import Table
-from vitalsdsl.verdict import Transition
+from vitalsdsl.columns.batch import Batch
+from vitalsdsl.ground.points import Rewind, Row
+from vitalsdsl.nodes.table import Table
+from vitalsdsl.policies.policy import load
+from vitalsdsl.streaming.stream import Stream
+from vitalsdsl.verdicts.verdict import Transition
 
 CORE = load("pack:core")
 

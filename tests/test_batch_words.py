@@ -8,10 +8,10 @@ import random
 import pytest
 from same_verdicts import streamed
 
-from vitalsdsl.batch import Batch
-from vitalsdsl.points import Rewind, Row
-from vitalsdsl.policy import load
-from vitalsdsl.verdict import Transition
+from vitalsdsl.columns.batch import Batch
+from vitalsdsl.ground.points import Rewind, Row
+from vitalsdsl.policies.policy import load
+from vitalsdsl.verdicts.verdict import Transition
 
 
 def told(transitions: list[Transition]) -> list[str]:

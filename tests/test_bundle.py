@@ -11,13 +11,13 @@ from hypothesis import strategies as st
 
 from tests.policies_at_random import policies
 from vitalsdsl import LoadedPolicy, PolicyError, VitalsError, load, replay
-from vitalsdsl.bundle import file_name, flattened
-from vitalsdsl.digest import digest
-from vitalsdsl.parser import parse
-from vitalsdsl.policy import read
-from vitalsdsl.renaming import replaced
-from vitalsdsl.rules import Disable, Override, Rule, Use
-from vitalsdsl.source import Source
+from vitalsdsl.ground.source import Source
+from vitalsdsl.language.digest import digest
+from vitalsdsl.language.parser import parse
+from vitalsdsl.language.renaming import replaced
+from vitalsdsl.language.rules import Disable, Override, Rule, Use
+from vitalsdsl.policies.bundle import file_name, flattened
+from vitalsdsl.policies.policy import read
 
 OWN = st.sampled_from([
     "when loss > {n} -> orange",
@@ -186,7 +186,7 @@ def test_a_run_is_watched_even_where_no_copy_can_be_made(
         raise VitalsError("formatting it would change what it means")
 
     whole = load(policy_in(tmp_path, p='use "b.vitals"\n', b="when loss > 3 -> orange\n"))
-    monkeypatch.setattr("vitalsdsl.policy.flattened", fail)
+    monkeypatch.setattr("vitalsdsl.policies.policy.flattened", fail)
     assert whole.copy_for_run() == 'use "b.vitals"\n'
     assert "only its own file is kept" in caplog.text
     with pytest.raises(VitalsError):

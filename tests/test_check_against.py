@@ -11,7 +11,7 @@ from click.testing import CliRunner, Result
 from tried import tried_on
 
 from vitalsdsl.cli.app import vitals
-from vitalsdsl.policy import read
+from vitalsdsl.policies.policy import read
 
 GOLDEN = Path(__file__).parent / "golden" / "against.txt"
 

@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from vitalsdsl.checker import check
-from vitalsdsl.diagnostic import Diagnostic
+from vitalsdsl.ground.diagnostic import Diagnostic
+from vitalsdsl.ground.source import Source
+from vitalsdsl.language.parser import parse
+from vitalsdsl.language.scope import name_rules
 from vitalsdsl.ops.base import aggregates, registry
-from vitalsdsl.parser import parse
-from vitalsdsl.scope import name_rules
-from vitalsdsl.source import Source
 
 GOLDEN = Path(__file__).parent / "golden" / "checks"
 

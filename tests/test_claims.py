@@ -9,12 +9,14 @@ from typing import Any
 
 import pytest
 
-from vitalsdsl import claims, references, sources
-from vitalsdsl.claims import in_full, run_name
-from vitalsdsl.errors import UsageError
-from vitalsdsl.feeds import Wanted, target
-from vitalsdsl.policy import load
-from vitalsdsl.references import Kept
+from vitalsdsl.ground import claims
+from vitalsdsl.ground.claims import in_full, run_name
+from vitalsdsl.ground.errors import UsageError
+from vitalsdsl.policies import references
+from vitalsdsl.policies.policy import load
+from vitalsdsl.policies.references import Kept
+from vitalsdsl.runs import sources
+from vitalsdsl.watching.feeds import Wanted, target
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -56,14 +58,14 @@ def only(function: Callable[..., Any]) -> Callable[[], dict[str, Point]]:
 
 
 def test_a_page_or_a_path_is_watched_as_with_its_scheme(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr("vitalsdsl.feeds.schemes", only(lambda rest, wanted: ("opened", rest)))
+    monkeypatch.setattr("vitalsdsl.watching.feeds.schemes", only(lambda rest, wanted: ("opened", rest)))
     (tmp_path / "runs").mkdir()
     for reference in (PAGE, "./runs"):
         assert target(reference, Wanted()) == target(f"shelf:{reference}", Wanted()) == ("opened", reference)
 
 
 def test_a_path_that_is_there_comes_before_a_scheme(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr("vitalsdsl.feeds.schemes", only(lambda rest, wanted: rest))
+    monkeypatch.setattr("vitalsdsl.watching.feeds.schemes", only(lambda rest, wanted: rest))
     assert target("shelf:x", Wanted()) == "x"
     (tmp_path / "shelf:x").mkdir()
     with pytest.raises(UsageError, match="nothing here watches `shelf:x`"):
@@ -72,7 +74,7 @@ def test_a_path_that_is_there_comes_before_a_scheme(monkeypatch: pytest.MonkeyPa
 
 @pytest.mark.parametrize("reference", ["./nothing", "https://host/else", "sacred:x", "x" * 5000, "a\0b"])
 def test_what_nobody_knows_is_said_with_what_can_be_watched(reference: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("vitalsdsl.feeds.schemes", only(lambda rest, wanted: rest))
+    monkeypatch.setattr("vitalsdsl.watching.feeds.schemes", only(lambda rest, wanted: rest))
     with pytest.raises(UsageError, match=r"nothing here watches `.*what can be watched: shelf:…"):
         target(reference, Wanted())
 

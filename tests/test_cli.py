@@ -11,9 +11,9 @@ import pytest
 from click.testing import CliRunner, Result
 
 from vitalsdsl.cli.app import vitals
-from vitalsdsl.errors import SourceError
-from vitalsdsl.points import Row, RunInfo
-from vitalsdsl.sources import Recording
+from vitalsdsl.ground.errors import SourceError
+from vitalsdsl.ground.points import Row, RunInfo
+from vitalsdsl.runs.sources import Recording
 
 ROWS = "".join(json.dumps({"step": s, "grad_norm": 4.0 if 500 <= s < 525 else 1.0}) + "\n" for s in range(625))
 

@@ -13,10 +13,10 @@ from click.testing import CliRunner, Result
 
 from vitalsdsl.cli import packs
 from vitalsdsl.cli.app import vitals
-from vitalsdsl.parser import parse
-from vitalsdsl.policy import load
-from vitalsdsl.rules import Metric, Rule, Use
-from vitalsdsl.source import Source
+from vitalsdsl.ground.source import Source
+from vitalsdsl.language.parser import parse
+from vitalsdsl.language.rules import Metric, Rule, Use
+from vitalsdsl.policies.policy import load
 
 GOLDEN = Path(__file__).parent / "golden" / "init.vitals"
 

@@ -12,7 +12,7 @@ from click.testing import CliRunner, Result
 
 from vitalsdsl.cli import packs
 from vitalsdsl.cli.app import vitals
-from vitalsdsl.points import number
+from vitalsdsl.ground.points import number
 
 GOLDEN = Path(__file__).parent / "golden" / "names"
 

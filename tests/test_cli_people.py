@@ -15,15 +15,15 @@ from feeding import ScriptedRun, ScriptedTarget, rows
 
 import vitalsdsl as vitals
 from tests.acting import alarms
-from vitalsdsl import watcher
+from vitalsdsl.acting.control import ControlFolder
+from vitalsdsl.acting.journal import Journal, journal_of
+from vitalsdsl.acting.tracker import Request
 from vitalsdsl.cli.app import vitals as program
-from vitalsdsl.control import ControlFolder
-from vitalsdsl.journal import Journal, journal_of
-from vitalsdsl.points import Row
-from vitalsdsl.policy import LoadedPolicy
-from vitalsdsl.rules import Level
-from vitalsdsl.tracker import Request
-from vitalsdsl.watcher import Assignment, Watcher
+from vitalsdsl.ground.points import Row
+from vitalsdsl.language.rules import Level
+from vitalsdsl.policies.policy import LoadedPolicy
+from vitalsdsl.watching import watcher
+from vitalsdsl.watching.watcher import Assignment, Watcher
 
 POLICY = """policy p
 rule act_hot { when any(act/* > 3) -> yellow when any(act/* > 9) -> orange }
@@ -219,7 +219,7 @@ def test_a_journal_that_cannot_be_written_is_told_and_nothing_is_said_to_be_sile
     def full(fd: int, data: bytes) -> int:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("vitalsdsl.journal.os.write", full)
+    monkeypatch.setattr("vitalsdsl.acting.journal.os.write", full)
     for words in (("silence", "a", "loss_high"), ("ack", "a", "loss_high")):
         output = said(*words, "--because", "known", code=2)
         assert "cannot be written: nothing has changed" in output and "silenced in" not in output

@@ -18,11 +18,11 @@ from click.testing import CliRunner, Result
 from feeding import ScriptedFeed, ScriptedRun, ScriptedTarget, rows
 
 from vitalsdsl.cli.app import vitals
-from vitalsdsl.errors import NotYet, TrackerError
-from vitalsdsl.feeds import Wanted
+from vitalsdsl.ground.errors import NotYet, TrackerError
 from vitalsdsl.launching import launch
-from vitalsdsl.policy import load
-from vitalsdsl.watcher import Shows
+from vitalsdsl.policies.policy import load
+from vitalsdsl.watching.feeds import Wanted
+from vitalsdsl.watching.watcher import Shows
 
 POLICY = 'policy p\nrule hot { when loss > 3 for 3 steps -> orange because "loss is {loss}" }\n'
 
@@ -79,7 +79,7 @@ def test_once_ends_though_the_run_goes_on_and_on(
     project: Path, run: ScriptedRun, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A point comes with each look; the next call of cron reads on."""
-    monkeypatch.setattr("vitalsdsl.watcher.SETTLE", 0.0)
+    monkeypatch.setattr("vitalsdsl.watching.watcher.SETTLE", 0.0)
     run.events, run.is_over, run.shown = rows([1.0] * 10_000), False, 5
     read = ScriptedFeed.read
 
@@ -328,7 +328,7 @@ def test_an_experiment_that_may_come_is_waited_for(
     coming.failures = [NotYet("there is no experiment called `llm`")]
     coming.is_open = False
     monkeypatch.setattr("vitalsdsl.cli.watch.target", lambda reference, wanted: coming)
-    monkeypatch.setattr("vitalsdsl.troubles.FIRST_PAUSE", 0.01)
+    monkeypatch.setattr("vitalsdsl.watching.troubles.FIRST_PAUSE", 0.01)
     result = call("p.vitals", "mlflow:experiments/llm")
     assert "there is no experiment called `llm`; trying again" in result.output and "green -> orange" in result.stdout
     coming.failures = [NotYet("there is no experiment called `llm`")] * 100

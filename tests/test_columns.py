@@ -10,16 +10,16 @@ import numpy as np
 import pytest
 from ops_series import VALUES, arguments_of, run
 
-from vitalsdsl.holding import Span
+from vitalsdsl.ground.types import SAMPLES, STEPS, TIME, Extent
 from vitalsdsl.kernels.accepted import Accepted
 from vitalsdsl.kernels.columns import Rows
 from vitalsdsl.kernels.sliding import Windows
 from vitalsdsl.kernels.spread_out import Points
-from vitalsdsl.nodes import Clock, Node
+from vitalsdsl.nodes.base import Clock, Node
+from vitalsdsl.nodes.holding import Span
+from vitalsdsl.nodes.signals import Event, Held
+from vitalsdsl.nodes.spells import may_hold, spells
 from vitalsdsl.ops.base import Stateful, Takes, registry
-from vitalsdsl.signals import Event, Held
-from vitalsdsl.spells import may_hold, spells
-from vitalsdsl.types import SAMPLES, STEPS, TIME, Extent
 
 REFERENCES = {"usual", "noise"}
 STREAMS = {

@@ -19,7 +19,7 @@ from vitalsdsl.configuration import (
     looked_in,
     settings_of,
 )
-from vitalsdsl.errors import UsageError
+from vitalsdsl.ground.errors import UsageError
 
 WHOLE = """
 home = "kept"

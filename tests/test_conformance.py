@@ -12,7 +12,7 @@ from cases import CASES, PINNED, feed, load, outcome, policy_of, run, without_su
 from reference.evaluator import evaluate
 from reference.generator import random_case
 
-from vitalsdsl.stream import Stream
+from vitalsdsl.streaming.stream import Stream
 
 
 def by_segment(rows: list[tuple[Any, ...]]) -> list[list[tuple[Any, ...]]]:

@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from vitalsdsl.control import ControlFolder, control_of
-from vitalsdsl.errors import StateError, UsageError
-from vitalsdsl.rules import Level
-from vitalsdsl.tracker import Request
+from vitalsdsl.acting.control import ControlFolder, control_of
+from vitalsdsl.acting.tracker import Request
+from vitalsdsl.ground.errors import StateError, UsageError
+from vitalsdsl.language.rules import Level
 
 FORK = multiprocessing.get_context("fork")
 
@@ -89,7 +89,7 @@ def test_on_a_file_system_without_hard_links_it_is_put_once_all_the_same(
     def no_links(source: object, target: object) -> None:
         raise PermissionError(1, "Operation not permitted")
 
-    monkeypatch.setattr("vitalsdsl.control.os.link", no_links)
+    monkeypatch.setattr("vitalsdsl.acting.control.os.link", no_links)
     channel = ControlFolder(tmp_path)
     channel.request(request(reason="first"))
     channel.request(request(reason="second"))
@@ -158,7 +158,7 @@ def test_a_folder_that_cannot_be_written_is_one_error_and_leaves_no_draft(
     def full(fd: int) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("vitalsdsl.control.os.fsync", full)
+    monkeypatch.setattr("vitalsdsl.acting.control.os.fsync", full)
     with pytest.raises(StateError, match="requests cannot be written: No space left on device"):
         ControlFolder(tmp_path / "c").request(request())
     assert names(tmp_path / "c" / "requests") == []

@@ -7,10 +7,10 @@ import time
 from pathlib import Path
 
 from tests.acting import O, Y, change, dispatcher
-from vitalsdsl.crew import MOST, Crew
-from vitalsdsl.delivery import Retry
-from vitalsdsl.journal import Journal
-from vitalsdsl.memory import Memory
+from vitalsdsl.acting.crew import MOST, Crew
+from vitalsdsl.acting.delivery import Retry
+from vitalsdsl.acting.journal import Journal
+from vitalsdsl.acting.memory import Memory
 
 RULES = "rule a { when loss > 3 -> yellow }"
 

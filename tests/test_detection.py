@@ -15,8 +15,8 @@ from tests.detecting.measured import measured, noted
 from tests.detecting.tables import TABLES, false_alarms, latencies, of_bloom, of_short_logs, table, too_severe
 from vitalsdsl import Level, load
 from vitalsdsl.generate import curves
-from vitalsdsl.packs import packs
-from vitalsdsl.policy import LoadedPolicy
+from vitalsdsl.policies.packs import packs
+from vitalsdsl.policies.policy import LoadedPolicy
 
 PACK = "default" if "default" in packs() else "core"
 

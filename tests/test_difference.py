@@ -12,12 +12,12 @@ from hypothesis import strategies as st
 from tests.policies_at_random import policies
 from vitalsdsl import load
 from vitalsdsl.difference.policies import differences
-from vitalsdsl.digest import digest
-from vitalsdsl.parser import parse
-from vitalsdsl.renaming import replaced
-from vitalsdsl.rules import Disable, Override, Policy, Use
-from vitalsdsl.scope import name_rules
-from vitalsdsl.source import Source
+from vitalsdsl.ground.source import Source
+from vitalsdsl.language.digest import digest
+from vitalsdsl.language.parser import parse
+from vitalsdsl.language.renaming import replaced
+from vitalsdsl.language.rules import Disable, Override, Policy, Use
+from vitalsdsl.language.scope import name_rules
 
 GOLDEN = Path(__file__).parent / "golden" / "difference.txt"
 CASES = dict(re.findall(r"^== (.*)\n((?:.+\n)+)", GOLDEN.read_text("utf-8"), re.MULTILINE))

@@ -6,10 +6,10 @@ import re
 
 import pytest
 
-from vitalsdsl.digest import canonical, digest, reading_order
-from vitalsdsl.parser import parse
-from vitalsdsl.rules import Policy
-from vitalsdsl.source import Source
+from vitalsdsl.ground.source import Source
+from vitalsdsl.language.digest import canonical, digest, reading_order
+from vitalsdsl.language.parser import parse
+from vitalsdsl.language.rules import Policy
 
 BASE = """\
 policy p "a title"

@@ -15,16 +15,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.acting import QUICK, START, G, O, R, Y, change, dispatcher, policy, streams, three
-from vitalsdsl import delivery, dispatch
-from vitalsdsl.decision import Decision
-from vitalsdsl.delivery import Retry
-from vitalsdsl.dispatch import Dispatcher
-from vitalsdsl.errors import PolicyError, TrackerError, UsageError
-from vitalsdsl.journal import Journal
-from vitalsdsl.memory import Memory
-from vitalsdsl.points import RunInfo
-from vitalsdsl.tracker import Ability, Alert, PolicyCopy
-from vitalsdsl.verdict import Transition
+from vitalsdsl.acting import delivery, dispatch
+from vitalsdsl.acting.decision import Decision
+from vitalsdsl.acting.delivery import Retry
+from vitalsdsl.acting.dispatch import Dispatcher
+from vitalsdsl.acting.journal import Journal
+from vitalsdsl.acting.memory import Memory
+from vitalsdsl.acting.tracker import Ability, Alert, PolicyCopy
+from vitalsdsl.ground.errors import PolicyError, TrackerError, UsageError
+from vitalsdsl.ground.points import RunInfo
+from vitalsdsl.verdicts.verdict import Transition
 
 
 def texts(acts: Dispatcher, *transitions: Transition, at_once: bool = False) -> list[str]:

@@ -11,12 +11,12 @@ from cases import feed, policy_of
 from reference.generator import random_case
 
 from vitalsdsl import consequences
+from vitalsdsl.acting.provisions import Provisions
 from vitalsdsl.explain import in_english
-from vitalsdsl.provisions import Provisions
-from vitalsdsl.rules import Rule
-from vitalsdsl.scope import Scope
-from vitalsdsl.stream import Stream
-from vitalsdsl.warmup import Earliest
+from vitalsdsl.language.rules import Rule
+from vitalsdsl.language.scope import Scope
+from vitalsdsl.planning.warmup import Earliest
+from vitalsdsl.streaming.stream import Stream
 
 # Each with a run that begins its trouble as early as can be: step -> logged values.
 TIGHT = {

@@ -12,13 +12,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.policies_at_random import policies
-from vitalsdsl.digest import canonical
-from vitalsdsl.errors import PolicyError
-from vitalsdsl.expressions import Expression
-from vitalsdsl.formatter import BY_VALUE, expression_text, name_text
-from vitalsdsl.layout import format_policy
-from vitalsdsl.parser import parse, parse_expression
-from vitalsdsl.source import Locator, Source
+from vitalsdsl.ground.errors import PolicyError
+from vitalsdsl.ground.source import Locator, Source
+from vitalsdsl.language.digest import canonical
+from vitalsdsl.language.expressions import Expression
+from vitalsdsl.language.formatter import BY_VALUE, expression_text, name_text
+from vitalsdsl.language.layout import format_policy
+from vitalsdsl.language.parser import parse, parse_expression
 
 HERE = Path(__file__).parent
 CASES = sorted((HERE / "conformance" / "cases").glob("*.json"))
@@ -81,7 +81,7 @@ def test_any_policy_is_formatted_to_the_same_meaning(text: str) -> None:
 @settings(max_examples=100, deadline=None, derandomize=True)
 def test_however_a_policy_is_broken_its_second_formatting_changes_nothing(text: str, random: Random) -> None:
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr("vitalsdsl.breaks.WIDTH", 30)
+        patched.setattr("vitalsdsl.language.breaks.WIDTH", 30)
         assert_stable(
             re.sub(r'"[^"\n]*"|#[^\n]*| ', lambda m: m[0] if m[0] != " " or random.random() < 0.6 else "\n    ", text)
         )

@@ -11,9 +11,9 @@ from click.testing import CliRunner
 
 import vitalsdsl as vitals
 from vitalsdsl.cli.app import vitals as program
-from vitalsdsl.forms.base import forms
+from vitalsdsl.language.forms.base import forms
+from vitalsdsl.language.scope import COUNTERS
 from vitalsdsl.ops.base import aggregates, registry
-from vitalsdsl.scope import COUNTERS
 
 EVERY = [*registry(), *aggregates(), *forms()]
 PAGE = (Path(__file__).parent.parent / "docs" / "language.md").read_text("utf-8")

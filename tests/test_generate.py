@@ -10,7 +10,7 @@ import pytest
 
 from vitalsdsl import Level, UsageError, generate, load, replay
 from vitalsdsl.generate.draft import Draft
-from vitalsdsl.points import Rewind, Row
+from vitalsdsl.ground.points import Rewind, Row
 
 CURVES = generate.curves()
 NAMED = """

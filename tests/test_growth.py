@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from vitalsdsl.policy import load, read
-from vitalsdsl.stream import Stream
+from vitalsdsl.policies.policy import load, read
+from vitalsdsl.streaming.stream import Stream
 
 LEVELS = ("yellow", "orange")
 SHAPES: dict[str, Callable[[int], str]] = {

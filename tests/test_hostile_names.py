@@ -18,8 +18,8 @@ import vitalsdsl as vitals
 from vitalsdsl.cli.app import HarmlessLines
 from vitalsdsl.cli.app import vitals as program
 from vitalsdsl.cli.watch import _Lines, _Shown, _Table
-from vitalsdsl.points import RunInfo
-from vitalsdsl.watcher import Assignment, Watcher
+from vitalsdsl.ground.points import RunInfo
+from vitalsdsl.watching.watcher import Assignment, Watcher
 
 NAME = "[red]a[/] \"q\" 'p' `x` <script>alert(1)</script>\n\x1b[31m\x1b]0;owned\x07\r\u202e{x} %s"
 SHOWN = "[red]a[/] \"q\" 'p' `x` <script>alert(1)</script>\\n\\x1b[31m\\x1b]0;owned\\x07\\r\\u202e{x} %s"

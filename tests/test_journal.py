@@ -12,12 +12,12 @@ from typing import Any
 import pytest
 
 from tests.acting import START, O, R, Y, change, dispatcher, policy, three
-from vitalsdsl.dispatch import Dispatcher
-from vitalsdsl.errors import UsageError
-from vitalsdsl.journal import Journal, journal_of, journals_of
-from vitalsdsl.ledger import silence
-from vitalsdsl.memory import Memory
-from vitalsdsl.points import RunInfo
+from vitalsdsl.acting.dispatch import Dispatcher
+from vitalsdsl.acting.journal import Journal, journal_of, journals_of
+from vitalsdsl.acting.ledger import silence
+from vitalsdsl.acting.memory import Memory
+from vitalsdsl.ground.errors import UsageError
+from vitalsdsl.ground.points import RunInfo
 
 POLICY = three("limit rollback 2 per 1000 steps")
 

@@ -10,11 +10,11 @@ from unittest import mock
 
 import pytest
 
+from vitalsdsl.ground.types import TIME, Extent
 from vitalsdsl.kernels import ranked
 from vitalsdsl.kernels.pairs import Pairs
 from vitalsdsl.kernels.ranked import Ranked
 from vitalsdsl.kernels.trail import Trail
-from vitalsdsl.types import TIME, Extent
 
 SHAPES = {
     "at random": lambda dice, i: dice.gauss(0, 1),

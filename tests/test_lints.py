@@ -12,12 +12,12 @@ from tried import tried_on
 
 import vitalsdsl
 from vitalsdsl.checker import check
-from vitalsdsl.diagnostic import Diagnostic
+from vitalsdsl.ground.diagnostic import Diagnostic
+from vitalsdsl.ground.source import Source
+from vitalsdsl.language.parser import parse
+from vitalsdsl.language.scope import name_rules
 from vitalsdsl.lints.base import Lint, explain, lints, run_lints
-from vitalsdsl.parser import parse
-from vitalsdsl.policy import read
-from vitalsdsl.scope import name_rules
-from vitalsdsl.source import Source
+from vitalsdsl.policies.policy import read
 
 LINTS = sorted(lints().values(), key=lambda lint: lint.code)
 GOLDEN = Path(__file__).parent / "golden" / "lints"

@@ -10,10 +10,10 @@ from click.testing import CliRunner, Result
 
 from vitalsdsl import PolicyError, load
 from vitalsdsl.cli.app import vitals
-from vitalsdsl.digest import digest
-from vitalsdsl.parser import parse
-from vitalsdsl.policy import read
-from vitalsdsl.source import Source
+from vitalsdsl.ground.source import Source
+from vitalsdsl.language.digest import digest
+from vitalsdsl.language.parser import parse
+from vitalsdsl.policies.policy import read
 
 COMMON = 'use "sub/deep.vitals"\nwhen val > 3 -> red\n'
 DEEP = "when x > 3 -> red\n"

@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from vitalsdsl import load, replay
-from vitalsdsl.policy import read
-from vitalsdsl.rules import Rule
+from vitalsdsl.language.rules import Rule
+from vitalsdsl.policies.policy import read
 
 A_RULE = "rule hot { when loss > 3 -> orange }"
 RUN = [{"step": 1, "loss": 9.0, "a/3/max": 9.0, "m": 1.0}, {"step": 2, "loss": 9.0, "a/3/max": 9.0, "m": 1.0}]

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from vitalsdsl.naming import Naming, Vocabulary
-from vitalsdsl.points import Row, RunInfo
-from vitalsdsl.policy import load
-from vitalsdsl.rules import Rule
-from vitalsdsl.sight import Sight
-from vitalsdsl.survey import Survey
+from vitalsdsl.ground.points import Row, RunInfo
+from vitalsdsl.ground.survey import Survey
+from vitalsdsl.language.rules import Rule
+from vitalsdsl.planning.naming import Naming, Vocabulary
+from vitalsdsl.planning.sight import Sight
+from vitalsdsl.policies.policy import load
 
 WORDS = """
 metric loss = "train/loss", "loss", "lm loss"

@@ -13,7 +13,7 @@ from click.testing import CliRunner
 
 from vitalsdsl import PolicyError, load, replay
 from vitalsdsl.cli.app import vitals
-from vitalsdsl.policy import read
+from vitalsdsl.policies.policy import read
 
 KINDS = {"let": ("x", "a{} + 1"), "event": ("x > 2", "a{}"), "phase": ("x > 2", "a{}")}
 

@@ -17,11 +17,11 @@ from ops_definitions import DEFINITIONS, History, Point
 from ops_series import CADENCES, VALUES, Moment, arguments_of, run
 
 from vitalsdsl import kernels, ops
+from vitalsdsl.ground.source import Source
+from vitalsdsl.ground.types import SAMPLES, STEPS, Extent, Reason
 from vitalsdsl.kernels.state import State
+from vitalsdsl.language.parser import parse
 from vitalsdsl.ops.base import Aggregate, Function, Stateful, Takes, aggregates, registry
-from vitalsdsl.parser import parse
-from vitalsdsl.source import Source
-from vitalsdsl.types import SAMPLES, STEPS, Extent, Reason
 
 FROZEN = {"usual", "noise"}
 """What they are depends on a rule's conditions: the conformance cases and the reference evaluator hold them."""

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from vitalsdsl import PolicyError, SourceError, load, replay
-from vitalsdsl import packs as found
-from vitalsdsl.diagnostic import Diagnostic
-from vitalsdsl.policy import read
-from vitalsdsl.rules import Event, Let, Rule
+from vitalsdsl.ground.diagnostic import Diagnostic
+from vitalsdsl.language.rules import Event, Let, Rule
+from vitalsdsl.policies import packs as found
+from vitalsdsl.policies.policy import read
 
 
 def install(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, packages: dict[str, dict[str, bytes]]) -> None:

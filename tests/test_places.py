@@ -11,8 +11,8 @@ import pytest
 from click.testing import CliRunner, Result
 
 from vitalsdsl.cli.app import vitals
-from vitalsdsl.places import places_of
-from vitalsdsl.sources import read
+from vitalsdsl.runs.places import places_of
+from vitalsdsl.runs.sources import read
 
 RUN = "a" * 32
 

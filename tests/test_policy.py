@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from vitalsdsl import PolicyError, load, replay
-from vitalsdsl.diagnostic import Severity
-from vitalsdsl.formatter import expression_text
-from vitalsdsl.policy import LoadedPolicy, read
-from vitalsdsl.rules import Axis, LevelDefault, Limit, Param, Rule
+from vitalsdsl.ground.diagnostic import Severity
+from vitalsdsl.language.formatter import expression_text
+from vitalsdsl.language.rules import Axis, LevelDefault, Limit, Param, Rule
+from vitalsdsl.policies.policy import LoadedPolicy, read
 
 A_RULE = "rule hot { when loss > 3 -> orange }\n"
 

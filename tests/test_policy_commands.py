@@ -9,9 +9,10 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
-from vitalsdsl import load, references
+from vitalsdsl import load
 from vitalsdsl.cli.app import vitals
-from vitalsdsl.references import Kept
+from vitalsdsl.policies import references
+from vitalsdsl.policies.references import Kept
 
 
 def call(*words: str | Path) -> Result:

@@ -16,14 +16,14 @@ import pytest
 from click.testing import CliRunner
 from same_verdicts import case
 
-from vitalsdsl import quick
 from vitalsdsl.cli.app import vitals
-from vitalsdsl.glance import NUMBERED, RESERVED
+from vitalsdsl.ground.points import Rewind, Row
 from vitalsdsl.kernels import ahead, pieces
-from vitalsdsl.points import Rewind, Row
-from vitalsdsl.policy import load
-from vitalsdsl.rules import Policy
-from vitalsdsl.stream import Stream
+from vitalsdsl.language.rules import Policy
+from vitalsdsl.policies.policy import load
+from vitalsdsl.streaming import quick
+from vitalsdsl.streaming.glance import NUMBERED, RESERVED
+from vitalsdsl.streaming.stream import Stream
 
 SIZES = {"long blocks": (40, 250), "short blocks": (6, 6), "both": (4, 12)}
 """How long a block is at most, and up to which size windows have blocks of their own."""

@@ -7,10 +7,10 @@ from pathlib import Path
 from hypothesis import given, settings
 
 from tests.acting import G, O, R, Y, all_clears, change, dispatcher, streams, three
-from vitalsdsl.journal import Journal
-from vitalsdsl.memory import Memory
-from vitalsdsl.tracker import Ability
-from vitalsdsl.verdict import Transition
+from vitalsdsl.acting.journal import Journal
+from vitalsdsl.acting.memory import Memory
+from vitalsdsl.acting.tracker import Ability
+from vitalsdsl.verdicts.verdict import Transition
 
 OPS = 'level yellow do tag, notify("ops")\nlevel red do alert, tag, notify("ops"), notify("lead")'
 

@@ -10,11 +10,12 @@ from typing import Any
 
 import pytest
 
-from vitalsdsl import PolicyError, SourceError, git, load, references
-from vitalsdsl.errors import TrackerError
-from vitalsdsl.policy import read
-from vitalsdsl.references import Kept
-from vitalsdsl.rules import Rule
+from vitalsdsl import PolicyError, SourceError, load
+from vitalsdsl.ground.errors import TrackerError
+from vitalsdsl.language.rules import Rule
+from vitalsdsl.policies import git, references
+from vitalsdsl.policies.policy import read
+from vitalsdsl.policies.references import Kept
 
 
 def run_git(folder: Path, *words: str) -> str:

@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 from steady_runs import SHAPES, value
 
+from vitalsdsl.ground.types import SAMPLES, STEPS, TIME, Extent
 from vitalsdsl.kernels.at_once import MomentsAtOnce, bounds, whole_sums
 from vitalsdsl.kernels.columns import Rows
 from vitalsdsl.kernels.moments import Moments
 from vitalsdsl.kernels.running import Room, Running, TooLarge
 from vitalsdsl.kernels.window import Window
-from vitalsdsl.types import SAMPLES, STEPS, TIME, Extent
 
 
 def series(shape: str, count: int, seed: int = 0) -> np.ndarray:

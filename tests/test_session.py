@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 import vitalsdsl as vitals
-from vitalsdsl.logged import Reads
-from vitalsdsl.session import EARLY, Monitor
+from vitalsdsl.attaching.session import EARLY, Monitor
+from vitalsdsl.planning.logged import Reads
 
 
 def watched(policy: str, logged: dict[str, float], steps: int, **options: float) -> Monitor:

@@ -6,12 +6,12 @@ import datetime
 
 import pytest
 
+from vitalsdsl.ground.source import Source
+from vitalsdsl.language.parser import parse
+from vitalsdsl.language.rules import Policy
+from vitalsdsl.language.scope import name_rules
+from vitalsdsl.language.yaml.policy import parse_yaml
 from vitalsdsl.lints.base import run_lints
-from vitalsdsl.parser import parse
-from vitalsdsl.rules import Policy
-from vitalsdsl.scope import name_rules
-from vitalsdsl.source import Source
-from vitalsdsl.yaml.policy import parse_yaml
 
 TODAY = datetime.date(2026, 6, 1)
 RISING = "when rising(loss, 20 steps) -> yellow"

@@ -8,10 +8,10 @@ import pytest
 from same_verdicts import broken_of
 from steady_runs import steady_case
 
-from vitalsdsl import steady
-from vitalsdsl.batch import Batch
-from vitalsdsl.columnwise import Columnwise
-from vitalsdsl.table import Table
+from vitalsdsl.columns import steady
+from vitalsdsl.columns.batch import Batch
+from vitalsdsl.columns.columnwise import Columnwise
+from vitalsdsl.nodes.table import Table
 
 SIZES = [(1 << 16, 1 << 13, 1 << 10, 32), (64, 16, 8, 2), (40, 7, 4, 0)]
 """Rows of a segment, of a block, of the shortest segment, and how many may be open: those that are meant, and so few that

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from vitalsdsl.errors import StateError
-from vitalsdsl.store import LEASE, MARGIN, Bookmark, Store, Visit, last_visit
+from vitalsdsl.ground.errors import StateError
+from vitalsdsl.watching.store import LEASE, MARGIN, Bookmark, Store, Visit, last_visit
 
 FORK = multiprocessing.get_context("fork")
 
@@ -172,7 +172,7 @@ def test_a_lease_from_a_clock_that_is_a_day_ahead_runs_out_all_the_same(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     now = [5000.0]
-    monkeypatch.setattr("vitalsdsl.store.time.monotonic", lambda: now[0])
+    monkeypatch.setattr("vitalsdsl.watching.store.time.monotonic", lambda: now[0])
     store = Store(tmp_path / "watch.db")
     assert store.lease("u", "d", "elsewhere:1:x", 1000.0 + 86_400)
     for beat in range(4):  # it is renewed: whoever holds it is alive

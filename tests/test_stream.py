@@ -11,14 +11,14 @@ import pytest
 from cases import CASES, feed, load, outcome, policy_of, run, without_superseded
 from reference.generator import random_case
 
-from vitalsdsl import expressions as ex
-from vitalsdsl import rules
-from vitalsdsl.errors import StateError
-from vitalsdsl.history import KEPT_SNAPSHOTS, SNAPSHOT_EVERY
-from vitalsdsl.parser import parse
-from vitalsdsl.rules import Level
-from vitalsdsl.source import Source
-from vitalsdsl.stream import Stream
+from vitalsdsl.ground.errors import StateError
+from vitalsdsl.ground.source import Source
+from vitalsdsl.language import expressions as ex
+from vitalsdsl.language import rules
+from vitalsdsl.language.parser import parse
+from vitalsdsl.language.rules import Level
+from vitalsdsl.streaming.history import KEPT_SNAPSHOTS, SNAPSHOT_EVERY
+from vitalsdsl.streaming.stream import Stream
 
 SEEDS = range(7_000, 7_040)
 

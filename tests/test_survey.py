@@ -9,8 +9,8 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 
-from vitalsdsl.points import Rewind, Row, RunInfo
-from vitalsdsl.survey import KEPT, MOST_NAMES, Lot, MetricSurvey, Survey, Surveyor
+from vitalsdsl.ground.points import Rewind, Row, RunInfo
+from vitalsdsl.ground.survey import KEPT, MOST_NAMES, Lot, MetricSurvey, Survey, Surveyor
 
 
 def rows(values: np.ndarray, every: int = 1, name: str = "loss") -> list[Row | Rewind]:

@@ -10,13 +10,13 @@ from pathlib import Path
 import pytest
 
 from vitalsdsl.actions.base import registry
-from vitalsdsl.digest import digest
-from vitalsdsl.layout import format_policy
-from vitalsdsl.mistakes.place import ACTIONS
-from vitalsdsl.parser import parse
-from vitalsdsl.policy import load, read
-from vitalsdsl.recorded import replay
-from vitalsdsl.source import Source
+from vitalsdsl.ground.source import Source
+from vitalsdsl.language.digest import digest
+from vitalsdsl.language.layout import format_policy
+from vitalsdsl.language.mistakes.place import ACTIONS
+from vitalsdsl.language.parser import parse
+from vitalsdsl.policies.policy import load, read
+from vitalsdsl.runs.recorded import replay
 
 GOLDEN = Path(__file__).parent / "golden" / "syntax.txt"
 MISTAKES = """\

@@ -12,9 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from vitalsdsl import PolicyError, UsageError, testing
-from vitalsdsl.points import Rewind, Row
-from vitalsdsl.rules import Level
-from vitalsdsl.series import points, read_series
+from vitalsdsl.ground.points import Rewind, Row
+from vitalsdsl.language.rules import Level
+from vitalsdsl.language.series import points, read_series
 from vitalsdsl.suite import Expected
 from vitalsdsl.testing import Result, load_tests, run_tests
 

@@ -10,10 +10,10 @@ import pytest
 from cases import CASES, load, policy_of
 from same_verdicts import case
 
+from vitalsdsl.ground.points import Rewind, Row, RunInfo, number
+from vitalsdsl.language.rules import Policy, Rule
 from vitalsdsl.lints.base import run_lints
 from vitalsdsl.lints.runs import Runs
-from vitalsdsl.points import Rewind, Row, RunInfo, number
-from vitalsdsl.rules import Policy, Rule
 from vitalsdsl.trial import Trial
 
 

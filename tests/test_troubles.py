@@ -6,9 +6,9 @@ import random
 
 import pytest
 
-from vitalsdsl import troubles
-from vitalsdsl.errors import TrackerError
-from vitalsdsl.troubles import CALM, FIRST_PAUSE, MOST_PATIENT, STUBBORN, Troubles
+from vitalsdsl.ground.errors import TrackerError
+from vitalsdsl.watching import troubles
+from vitalsdsl.watching.troubles import CALM, FIRST_PAUSE, MOST_PATIENT, STUBBORN, Troubles
 
 DOWN, PAGE, OTHER = TrackerError("nothing listens"), TrackerError("a web page"), TrackerError("no history of `x`")
 
@@ -16,7 +16,7 @@ DOWN, PAGE, OTHER = TrackerError("nothing listens"), TrackerError("a web page"),
 class Clock:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.now = 1000.0
-        monkeypatch.setattr("vitalsdsl.troubles.time.monotonic", lambda: self.now)
+        monkeypatch.setattr("vitalsdsl.watching.troubles.time.monotonic", lambda: self.now)
 
 
 @pytest.fixture

@@ -6,14 +6,14 @@ import numpy as np
 import pytest
 from plain_statistics import exact, mean_of, root, squares
 
-from vitalsdsl.batch import Batch
+from vitalsdsl.columns.batch import Batch
+from vitalsdsl.ground.points import Row
+from vitalsdsl.ground.types import STEPS, Extent
 from vitalsdsl.kernels.columns import Rows
 from vitalsdsl.kernels.spread_out import Points
 from vitalsdsl.ops.base import registry
-from vitalsdsl.points import Row
-from vitalsdsl.policy import load
-from vitalsdsl.stream import Stream
-from vitalsdsl.types import STEPS, Extent
+from vitalsdsl.policies.policy import load
+from vitalsdsl.streaming.stream import Stream
 
 W = 500
 TOLERANCE = 1e-12

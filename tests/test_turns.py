@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from vitalsdsl.turns import Turns
+from vitalsdsl.watching.turns import Turns
 
 
 @dataclass(eq=False)

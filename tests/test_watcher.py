@@ -19,22 +19,23 @@ from feeding import ScriptedRun, ScriptedTarget, as_plain, rows
 
 import vitalsdsl as vitals
 from tests.acting import alarms, all_clears
-from vitalsdsl import crew, dispatch, troubles, watched, watcher
-from vitalsdsl.control import ControlFolder
-from vitalsdsl.dispatch import Dispatcher
-from vitalsdsl.errors import RunGone, TrackerError
-from vitalsdsl.journal import Journal, journal_of
-from vitalsdsl.ledger import acknowledgement
-from vitalsdsl.memory import Memory
-from vitalsdsl.points import Rewind, Row, RunInfo
-from vitalsdsl.policy import LoadedPolicy
-from vitalsdsl.rules import Level
-from vitalsdsl.store import Store
-from vitalsdsl.stream import Stream
-from vitalsdsl.tracker import Ability, Alert, Port
-from vitalsdsl.verdict import Transition
-from vitalsdsl.watched import Reading, Watched
-from vitalsdsl.watcher import Assignment, Shows, Watcher
+from vitalsdsl.acting import crew, dispatch
+from vitalsdsl.acting.control import ControlFolder
+from vitalsdsl.acting.dispatch import Dispatcher
+from vitalsdsl.acting.journal import Journal, journal_of
+from vitalsdsl.acting.ledger import acknowledgement
+from vitalsdsl.acting.memory import Memory
+from vitalsdsl.acting.tracker import Ability, Alert, Port
+from vitalsdsl.ground.errors import RunGone, TrackerError
+from vitalsdsl.ground.points import Rewind, Row, RunInfo
+from vitalsdsl.language.rules import Level
+from vitalsdsl.policies.policy import LoadedPolicy
+from vitalsdsl.streaming.stream import Stream
+from vitalsdsl.verdicts.verdict import Transition
+from vitalsdsl.watching import troubles, watched, watcher
+from vitalsdsl.watching.store import Store
+from vitalsdsl.watching.watched import Reading, Watched
+from vitalsdsl.watching.watcher import Assignment, Shows, Watcher
 
 POLICY = """policy p
 rule spike { when loss > 3 for 3 steps -> orange because "loss is {loss:.1f}" }

@@ -14,14 +14,14 @@ from feeding import ScriptedFeed, ScriptedRun, ScriptedTarget, rows
 from test_watcher import Seen, policy, wait_for
 
 import vitalsdsl as vitals
-from vitalsdsl import troubles, watcher
-from vitalsdsl.errors import TrackerError
-from vitalsdsl.memory import Memory
-from vitalsdsl.policy import LoadedPolicy
-from vitalsdsl.rules import Level
-from vitalsdsl.store import Store, last_visit
-from vitalsdsl.tracker import Ability, Alert, PolicyCopy
-from vitalsdsl.watcher import Assignment, Watcher
+from vitalsdsl.acting.memory import Memory
+from vitalsdsl.acting.tracker import Ability, Alert, PolicyCopy
+from vitalsdsl.ground.errors import TrackerError
+from vitalsdsl.language.rules import Level
+from vitalsdsl.policies.policy import LoadedPolicy
+from vitalsdsl.watching import troubles, watcher
+from vitalsdsl.watching.store import Store, last_visit
+from vitalsdsl.watching.watcher import Assignment, Watcher
 
 CALM = "policy p\nrule spike { when loss > 3 for 3 steps -> orange }"
 

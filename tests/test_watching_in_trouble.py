@@ -17,15 +17,15 @@ from feeding import ScriptedRun, ScriptedTarget, rows
 from test_watcher import Seen, policy, wait_for
 
 import vitalsdsl as vitals
-from vitalsdsl import store, troubles, watched, watcher
-from vitalsdsl.delivery import Retry
-from vitalsdsl.errors import NotLetIn, StateError
-from vitalsdsl.journal import Journal, journal_of
-from vitalsdsl.memory import Memory
-from vitalsdsl.rules import Level
-from vitalsdsl.store import STORE
-from vitalsdsl.tracker import Alert
-from vitalsdsl.watcher import Assignment, Watcher
+from vitalsdsl.acting.delivery import Retry
+from vitalsdsl.acting.journal import Journal, journal_of
+from vitalsdsl.acting.memory import Memory
+from vitalsdsl.acting.tracker import Alert
+from vitalsdsl.ground.errors import NotLetIn, StateError
+from vitalsdsl.language.rules import Level
+from vitalsdsl.watching import store, troubles, watched, watcher
+from vitalsdsl.watching.store import STORE
+from vitalsdsl.watching.watcher import Assignment, Watcher
 
 SPIKE = "policy p\nrule spike { when loss > 3 for 3 steps -> orange }"
 KEY = "the key is refused"
@@ -209,8 +209,8 @@ class Clocks:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.wall, self.steady = 5_000_000.0, 700.0
-        monkeypatch.setattr("vitalsdsl.watched.time.time", lambda: self.wall)
-        monkeypatch.setattr("vitalsdsl.watched.time.monotonic", lambda: self.steady)
+        monkeypatch.setattr("vitalsdsl.watching.watched.time.time", lambda: self.wall)
+        monkeypatch.setattr("vitalsdsl.watching.watched.time.monotonic", lambda: self.steady)
 
     def go_by(self, seconds: float) -> None:
         self.wall += seconds

@@ -14,18 +14,18 @@ from ruamel.yaml import YAML
 
 import vitalsdsl as vitals
 from tests.policies_at_random import policies
-from vitalsdsl.diagnostic import Diagnostic, render
-from vitalsdsl.digest import canonical
-from vitalsdsl.errors import PolicyError
-from vitalsdsl.layout import format_policy
-from vitalsdsl.parser import Parsed, parse
-from vitalsdsl.policy import read as read_policy
-from vitalsdsl.rules import Rule
-from vitalsdsl.source import Source
-from vitalsdsl.yaml import form, tree
-from vitalsdsl.yaml.policy import parse_yaml, to_yaml
-from vitalsdsl.yaml.schema import json_schema
-from vitalsdsl.yaml.text import quoted, word
+from vitalsdsl.ground.diagnostic import Diagnostic, render
+from vitalsdsl.ground.errors import PolicyError
+from vitalsdsl.ground.source import Source
+from vitalsdsl.language.digest import canonical
+from vitalsdsl.language.layout import format_policy
+from vitalsdsl.language.parser import Parsed, parse
+from vitalsdsl.language.rules import Rule
+from vitalsdsl.language.yaml import form, tree
+from vitalsdsl.language.yaml.policy import parse_yaml, to_yaml
+from vitalsdsl.language.yaml.schema import json_schema
+from vitalsdsl.language.yaml.text import quoted, word
+from vitalsdsl.policies.policy import read as read_policy
 
 HERE = Path(__file__).parent
 CASES = sorted((HERE / "conformance" / "cases").glob("*.json"))

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from vitalsdsl.ground.points import Row, RunInfo
+from vitalsdsl.language.rules import Policy
+from vitalsdsl.language.series import points
 from vitalsdsl.lints.runs import Runs, Tries
-from vitalsdsl.points import Row, RunInfo
-from vitalsdsl.rules import Policy
-from vitalsdsl.series import points
 from vitalsdsl.trial import Trial
 
 

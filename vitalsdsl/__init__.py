@@ -13,38 +13,38 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from vitalsdsl.attaching.session import Monitor, watch
     from vitalsdsl.backtesting.backtest import backtest
-    from vitalsdsl.diagnostic import Diagnostic, Severity
-    from vitalsdsl.errors import MissingExtraError, PolicyError, SourceError, StateError, UsageError, VitalsError
-    from vitalsdsl.points import Rewind, Row, RunInfo
-    from vitalsdsl.policy import LoadedPolicy, load
-    from vitalsdsl.recorded import replay
-    from vitalsdsl.rules import Level
-    from vitalsdsl.session import Monitor, watch
-    from vitalsdsl.verdict import Transition
+    from vitalsdsl.ground.diagnostic import Diagnostic, Severity
+    from vitalsdsl.ground.errors import MissingExtraError, PolicyError, SourceError, StateError, UsageError, VitalsError
+    from vitalsdsl.ground.points import Rewind, Row, RunInfo
+    from vitalsdsl.language.rules import Level
+    from vitalsdsl.policies.policy import LoadedPolicy, load
+    from vitalsdsl.runs.recorded import replay
+    from vitalsdsl.verdicts.verdict import Transition
 
 __version__ = "0.1.0"
 
 _HOME = {
-    "Diagnostic": "diagnostic",
-    "Severity": "diagnostic",
-    "MissingExtraError": "errors",
-    "PolicyError": "errors",
-    "SourceError": "errors",
-    "StateError": "errors",
-    "UsageError": "errors",
-    "VitalsError": "errors",
-    "Rewind": "points",
-    "Row": "points",
-    "RunInfo": "points",
-    "LoadedPolicy": "policy",
+    "Diagnostic": "ground.diagnostic",
+    "Severity": "ground.diagnostic",
+    "MissingExtraError": "ground.errors",
+    "PolicyError": "ground.errors",
+    "SourceError": "ground.errors",
+    "StateError": "ground.errors",
+    "UsageError": "ground.errors",
+    "VitalsError": "ground.errors",
+    "Rewind": "ground.points",
+    "Row": "ground.points",
+    "RunInfo": "ground.points",
+    "LoadedPolicy": "policies.policy",
     "backtest": "backtesting.backtest",
-    "load": "policy",
-    "Level": "rules",
-    "Monitor": "session",
-    "replay": "recorded",
-    "watch": "session",
-    "Transition": "verdict",
+    "load": "policies.policy",
+    "Level": "language.rules",
+    "Monitor": "attaching.session",
+    "replay": "runs.recorded",
+    "watch": "attaching.session",
+    "Transition": "verdicts.verdict",
 }
 """Each public name and its module: loaded when first used, so that `vitals check` starts without the evaluator."""
 

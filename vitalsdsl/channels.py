@@ -6,11 +6,11 @@ import logging
 from collections.abc import Iterable, Mapping
 from importlib.metadata import entry_points
 
-from vitalsdsl import rules
+from vitalsdsl.acting.provisions import Provisions
+from vitalsdsl.acting.tracker import Ability, Port
 from vitalsdsl.configuration import Channel, configuration, looked_in
-from vitalsdsl.errors import MissingExtraError, VitalsError
-from vitalsdsl.provisions import Provisions
-from vitalsdsl.tracker import Ability, Port
+from vitalsdsl.ground.errors import MissingExtraError, VitalsError
+from vitalsdsl.language import rules
 
 logger = logging.getLogger("vitalsdsl")
 

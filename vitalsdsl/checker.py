@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import pairwise
 
-from vitalsdsl import expressions as ex
-from vitalsdsl import names, rules
-from vitalsdsl.arguments import families, stars
-from vitalsdsl.diagnostic import Diagnostic, in_order
-from vitalsdsl.formatter import expression_text
-from vitalsdsl.kinds import Kinds, Where
-from vitalsdsl.nesting import too_deep
-from vitalsdsl.scope import COUNTERS, Meaning, Scope
-from vitalsdsl.types import SAMPLES, STEPS, TIME
-from vitalsdsl.units import LASTS
+from vitalsdsl.ground.diagnostic import Diagnostic, in_order
+from vitalsdsl.ground.types import SAMPLES, STEPS, TIME
+from vitalsdsl.language import expressions as ex
+from vitalsdsl.language import names, rules
+from vitalsdsl.language.arguments import families, stars
+from vitalsdsl.language.formatter import expression_text
+from vitalsdsl.language.kinds import Kinds, Where
+from vitalsdsl.language.nesting import too_deep
+from vitalsdsl.language.scope import COUNTERS, Meaning, Scope
+from vitalsdsl.language.units import LASTS
 
 
 def check(policy: rules.Policy, broken_names: frozenset[str] = frozenset()) -> list[Diagnostic]:

@@ -29,9 +29,9 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, ValidationInfo, field_validator
 
-from vitalsdsl.errors import UsageError
-from vitalsdsl.home import home_of
-from vitalsdsl.toml_text import line_of
+from vitalsdsl.ground.errors import UsageError
+from vitalsdsl.ground.home import home_of
+from vitalsdsl.ground.toml_text import line_of
 
 if sys.version_info >= (3, 11):
     import tomllib

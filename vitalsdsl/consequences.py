@@ -5,19 +5,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from vitalsdsl import rules
+from vitalsdsl.acting.provisions import Provisions
 from vitalsdsl.actions.base import Effect
 from vitalsdsl.actions.reading import Asked
-from vitalsdsl.formatter import AS_WRITTEN
-from vitalsdsl.provisions import Provisions
-from vitalsdsl.rules import Level
+from vitalsdsl.language import rules
+from vitalsdsl.language.formatter import AS_WRITTEN
+from vitalsdsl.language.rules import Level
 
 
 def of_rule(rule: rules.Rule, provisions: Provisions) -> list[str]:
     """What becomes of a rule's levels, sentence by sentence; nothing where it never acts.
 
-    >>> from vitalsdsl.parser import parse
-    >>> from vitalsdsl.source import Source
+    >>> from vitalsdsl.language.parser import parse
+    >>> from vitalsdsl.ground.source import Source
     >>> text = 'rule hot { when loss > 3 -> red do notify("ops"), pause cooldown 50 steps }'
     >>> policy = parse(Source("p", text)).policy
     >>> print(*of_rule(policy.of(rules.Rule)[0], Provisions(policy)), sep="\\n")

@@ -6,21 +6,21 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from vitalsdsl import expressions as ex
-from vitalsdsl import nodes as nd
-from vitalsdsl import rules
-from vitalsdsl.calls import aggregate_of
-from vitalsdsl.formatter import expression_text
-from vitalsdsl.guards import named
-from vitalsdsl.logged import WHY_UNKNOWN
+from vitalsdsl.language import expressions as ex
+from vitalsdsl.language import rules
+from vitalsdsl.language.formatter import expression_text
+from vitalsdsl.language.guards import named
+from vitalsdsl.language.rules import Level
+from vitalsdsl.language.scope import Meaning, Scope, arguments_by_name, implicit_subject
+from vitalsdsl.nodes import base as nd
 from vitalsdsl.ops import base
 from vitalsdsl.ops.base import Takes
-from vitalsdsl.rules import Level
-from vitalsdsl.scope import Meaning, Scope, arguments_by_name, implicit_subject
-from vitalsdsl.stream import Stream
-from vitalsdsl.verdict import Clause, Gate, RuleState
-from vitalsdsl.warmup import Earliest
-from vitalsdsl.wording import distance
+from vitalsdsl.planning.calls import aggregate_of
+from vitalsdsl.planning.logged import WHY_UNKNOWN
+from vitalsdsl.planning.warmup import Earliest
+from vitalsdsl.streaming.stream import Stream
+from vitalsdsl.verdicts.verdict import Clause, Gate, RuleState
+from vitalsdsl.verdicts.wording import distance
 
 _COMPARED = {">": "above", "<": "below", ">=": "at or above", "<=": "at or below", "==": "equal to", "!=": "not"}
 _ARITHMETIC = {"+": "plus", "-": "minus", "*": "times", "/": "divided by"}

@@ -19,11 +19,11 @@ from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any, Protocol
 
-from vitalsdsl.errors import UsageError, VitalsError
-from vitalsdsl.feeds import Feed, Target, Wanted, schemes, target
-from vitalsdsl.home import HOME_VARIABLE, file_name
-from vitalsdsl.policy import LoadedPolicy
-from vitalsdsl.watcher import Assignment, Shows, Watcher
+from vitalsdsl.ground.errors import UsageError, VitalsError
+from vitalsdsl.ground.home import HOME_VARIABLE, file_name
+from vitalsdsl.policies.policy import LoadedPolicy
+from vitalsdsl.watching.feeds import Feed, Target, Wanted, schemes, target
+from vitalsdsl.watching.watcher import Assignment, Shows, Watcher
 
 logger = logging.getLogger("vitalsdsl")
 

@@ -12,13 +12,13 @@ import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from vitalsdsl.diagnostic import printable
-from vitalsdsl.formatter import name_text
-from vitalsdsl.layout import format_policy
-from vitalsdsl.naming import Named, Naming
-from vitalsdsl.parser import parse
-from vitalsdsl.source import Source
-from vitalsdsl.survey import MetricSurvey, Survey
+from vitalsdsl.ground.diagnostic import printable
+from vitalsdsl.ground.source import Source
+from vitalsdsl.ground.survey import MetricSurvey, Survey
+from vitalsdsl.language.formatter import name_text
+from vitalsdsl.language.layout import format_policy
+from vitalsdsl.language.parser import parse
+from vitalsdsl.planning.naming import Named, Naming
 
 LEAST_POINTS = 20
 """With fewer in the run that has fewest, a rule over a window of them would know too late to be of use."""

@@ -7,18 +7,18 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from vitalsdsl.diagnostic import Diagnostic, in_order
-from vitalsdsl.errors import PolicyError
-from vitalsdsl.formatter import expression_text
-from vitalsdsl.parser import refuse
-from vitalsdsl.policy_files import read_file
-from vitalsdsl.rules import Level
-from vitalsdsl.series import read_series
-from vitalsdsl.source import Span
-from vitalsdsl.verdict import Transition
-from vitalsdsl.yaml.form import Key, Shape
-from vitalsdsl.yaml.pieces import Fields, Pieces
-from vitalsdsl.yaml.tree import Sequence, Tree, Unreadable, read_tree
+from vitalsdsl.ground.diagnostic import Diagnostic, in_order
+from vitalsdsl.ground.errors import PolicyError
+from vitalsdsl.ground.source import Span
+from vitalsdsl.language.formatter import expression_text
+from vitalsdsl.language.parser import refuse
+from vitalsdsl.language.rules import Level
+from vitalsdsl.language.series import read_series
+from vitalsdsl.language.yaml.form import Key, Shape
+from vitalsdsl.language.yaml.pieces import Fields, Pieces
+from vitalsdsl.language.yaml.tree import Sequence, Tree, Unreadable, read_tree
+from vitalsdsl.policies.policy_files import read_file
+from vitalsdsl.verdicts.verdict import Transition
 
 FILE = {
     "policy": Key(Shape.TEXT, "The policy's file, relative to this one, or pack:NAME."),

@@ -7,18 +7,18 @@ import math
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
-from vitalsdsl.diagnostic import Diagnostic, Severity, printable
-from vitalsdsl.errors import PolicyError
-from vitalsdsl.logged import Reads
-from vitalsdsl.points import Rewind, Row
-from vitalsdsl.policy import LoadedPolicy, load
-from vitalsdsl.rules import Rule
-from vitalsdsl.scope import Scope
-from vitalsdsl.series import points
-from vitalsdsl.stream import Stream
+from vitalsdsl.ground.diagnostic import Diagnostic, Severity, printable
+from vitalsdsl.ground.errors import PolicyError
+from vitalsdsl.ground.points import Rewind, Row
+from vitalsdsl.language.rules import Rule
+from vitalsdsl.language.scope import Scope
+from vitalsdsl.language.series import points
+from vitalsdsl.planning.logged import Reads
+from vitalsdsl.planning.warmup import Earliest
+from vitalsdsl.policies.policy import LoadedPolicy, load
+from vitalsdsl.streaming.stream import Stream
 from vitalsdsl.suite import Expected, Suite, Test, load_tests
-from vitalsdsl.verdict import RuleState, Transition
-from vitalsdsl.warmup import Earliest
+from vitalsdsl.verdicts.verdict import RuleState, Transition
 
 __all__ = ["Expected", "Reader", "Result", "Suite", "Test", "load_tests", "run_test", "run_tests", "tested_rules"]
 

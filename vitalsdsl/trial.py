@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from vitalsdsl import nodes as nd
-from vitalsdsl import rules
-from vitalsdsl.batch import Batch
+from vitalsdsl.columns.batch import Batch
+from vitalsdsl.ground.points import Rewind, Row, RunInfo
+from vitalsdsl.ground.survey import Surveyor
+from vitalsdsl.language import rules
 from vitalsdsl.lints.runs import Alarms, RuleSeen, Runs
-from vitalsdsl.points import Rewind, Row, RunInfo
-from vitalsdsl.sight import Sight
-from vitalsdsl.stream import Stream
-from vitalsdsl.survey import Surveyor
-from vitalsdsl.table import Table
-from vitalsdsl.verdict import RuleState, Transition
+from vitalsdsl.nodes import base as nd
+from vitalsdsl.nodes.table import Table
+from vitalsdsl.planning.sight import Sight
+from vitalsdsl.streaming.stream import Stream
+from vitalsdsl.verdicts.verdict import RuleState, Transition
 
 Unknown = tuple[str, str]
 
@@ -21,7 +21,7 @@ Unknown = tuple[str, str]
 class Trial:
     """Takes runs one after the other, each in one pass, and keeps of each only what lints ask.
 
-    >>> from vitalsdsl.policy import load
+    >>> from vitalsdsl.policies.policy import load
     >>> trial = Trial(load("p", text="when loss > 3 -> red when mean(loss, 900 steps) > 9 -> red").policy)
     >>> trial.take(RunInfo("a"), [Row(step, {"loss": 4.0}) for step in range(50)], healthy=True)
     >>> for name, seen in trial.result().rules.items():

@@ -16,9 +16,9 @@ from pathlib import Path
 from typing import Any
 
 from vitalsdsl import replay
-from vitalsdsl.errors import MissingExtraError, VitalsError
-from vitalsdsl.policy import load
-from vitalsdsl.sources import read
+from vitalsdsl.ground.errors import MissingExtraError, VitalsError
+from vitalsdsl.policies.policy import load
+from vitalsdsl.runs.sources import read
 from vitalsdsl_demo.progress import Progress
 from vitalsdsl_demo.story import event, told
 

@@ -6,7 +6,7 @@ party in the group `vitalsdsl.formats`.
 
 from __future__ import annotations
 
-from vitalsdsl.sources import Recording
+from vitalsdsl.runs.sources import Recording
 from vitalsdsl_files.format import BinaryFormat, Format, Reading
 from vitalsdsl_files.reader import folders_in, logs_in, read
 

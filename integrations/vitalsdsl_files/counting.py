@@ -7,7 +7,7 @@ import re
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from vitalsdsl.points import Rewind, number
+from vitalsdsl.ground.points import Rewind, number
 
 COUNTED = "the rows have no step: they are counted, and the first is step 1"
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 
-from vitalsdsl.points import number
+from vitalsdsl.ground.points import number
 from vitalsdsl_files.format import Reading
 from vitalsdsl_files.rows import whole
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import BinaryIO, ClassVar, TextIO
 
-from vitalsdsl.points import Rewind, Row
+from vitalsdsl.ground.points import Rewind, Row
 
 LAST_RESORT = -10
 

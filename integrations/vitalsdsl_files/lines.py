@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TextIO
 
-from vitalsdsl.errors import SourceError
+from vitalsdsl.ground.errors import SourceError
 from vitalsdsl_files.format import Reading
 
 LONGEST = 16 * 1024 * 1024

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, TextIO
 
-from vitalsdsl.errors import SourceError
+from vitalsdsl.ground.errors import SourceError
 
 HEAD = 64 * 1024
 """How much of a log is looked at to find its format, in bytes."""

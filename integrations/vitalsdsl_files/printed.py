@@ -7,7 +7,7 @@ from abc import abstractmethod
 from collections.abc import Iterable, Iterator, Mapping
 from typing import ClassVar, TextIO
 
-from vitalsdsl.points import Rewind, Row
+from vitalsdsl.ground.points import Rewind, Row
 from vitalsdsl_files.format import Format, Reading
 from vitalsdsl_files.lines import lines_of
 from vitalsdsl_files.rows import stepped

@@ -13,9 +13,9 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
-from vitalsdsl.errors import MissingExtraError, SourceError, UsageError
-from vitalsdsl.points import Rewind, Row, RunInfo
-from vitalsdsl.sources import Recording, apart
+from vitalsdsl.ground.errors import MissingExtraError, SourceError, UsageError
+from vitalsdsl.ground.points import Rewind, Row, RunInfo
+from vitalsdsl.runs.sources import Recording, apart
 from vitalsdsl_files.format import LAST_RESORT, BinaryFormat, Format, Reading
 from vitalsdsl_files.opening import HEAD, Joined, Log, encoding_of, head_of, pieces_of, start_of, text_of, unreadable
 from vitalsdsl_files.registry import known

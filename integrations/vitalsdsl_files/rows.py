@@ -7,8 +7,8 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain, islice
 
-from vitalsdsl.errors import SourceError
-from vitalsdsl.points import Rewind, Row, number, planned_steps
+from vitalsdsl.ground.errors import SourceError
+from vitalsdsl.ground.points import Rewind, Row, number, planned_steps
 from vitalsdsl_files.counting import COUNTED, are_of_a_training, counted
 from vitalsdsl_files.format import Reading
 

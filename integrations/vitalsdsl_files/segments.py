@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from vitalsdsl.points import Rewind, Row
+from vitalsdsl.ground.points import Rewind, Row
 
 MODES = ("auto", "rewind", "new", "ignore")
 SMALL = 0.05

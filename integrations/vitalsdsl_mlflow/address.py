@@ -7,8 +7,8 @@ import re
 from pathlib import Path
 from urllib.parse import unquote
 
-from vitalsdsl.claims import is_address, is_there
-from vitalsdsl.errors import UsageError
+from vitalsdsl.ground.claims import is_address, is_there
+from vitalsdsl.ground.errors import UsageError
 from vitalsdsl_mlflow.rest import without_credentials
 
 VARIABLE = "MLFLOW_TRACKING_URI"

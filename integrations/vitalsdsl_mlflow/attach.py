@@ -13,12 +13,12 @@ from collections.abc import Mapping
 from typing import Any
 from urllib.parse import urlsplit
 
-from vitalsdsl.attachment import Attachment, as_policy
-from vitalsdsl.errors import MissingExtraError
-from vitalsdsl.points import TOTAL_STEPS, Rewind, RunInfo, planned_steps
-from vitalsdsl.policy import LoadedPolicy, load
-from vitalsdsl.session import Monitor
-from vitalsdsl.sharing import Sharing
+from vitalsdsl.attaching.attachment import Attachment, as_policy
+from vitalsdsl.attaching.session import Monitor
+from vitalsdsl.attaching.sharing import Sharing
+from vitalsdsl.ground.errors import MissingExtraError
+from vitalsdsl.ground.points import TOTAL_STEPS, Rewind, RunInfo, planned_steps
+from vitalsdsl.policies.policy import LoadedPolicy, load
 from vitalsdsl_mlflow.events import Events
 from vitalsdsl_mlflow.port import MlflowPort
 from vitalsdsl_mlflow.rows import LoggedPoint, in_time

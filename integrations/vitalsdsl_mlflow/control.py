@@ -8,9 +8,9 @@ import logging
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from vitalsdsl.control import ABOUT, UNREADABLE, Asked, Control, in_order, own_request, understood
-from vitalsdsl.diagnostic import printable
-from vitalsdsl.home import file_name
+from vitalsdsl.acting.control import ABOUT, UNREADABLE, Asked, Control, in_order, own_request, understood
+from vitalsdsl.ground.diagnostic import printable
+from vitalsdsl.ground.home import file_name
 from vitalsdsl_mlflow.address import tracking_uri
 from vitalsdsl_mlflow.hands import Hands
 from vitalsdsl_mlflow.names import ANSWER, REQUEST

@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from vitalsdsl.points import Rewind, Row
+from vitalsdsl.ground.points import Rewind, Row
 from vitalsdsl_mlflow.rows import SYSTEM, LoggedPoint, Steps
 
 FAR = 10

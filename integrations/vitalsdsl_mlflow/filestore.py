@@ -12,8 +12,8 @@ from typing import Any
 from ruamel.yaml import YAML
 from ruamel.yaml.error import YAMLError
 
-from vitalsdsl.errors import RunGone, TrackerError
-from vitalsdsl.feeds import Wanted
+from vitalsdsl.ground.errors import RunGone, TrackerError
+from vitalsdsl.watching.feeds import Wanted
 from vitalsdsl_mlflow.recent import placed
 from vitalsdsl_mlflow.rest import NotThere
 from vitalsdsl_mlflow.rows import LoggedPoint

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from vitalsdsl.feeds import Wanted
+from vitalsdsl.watching.feeds import Wanted
 from vitalsdsl_mlflow.address import META, is_folder_of_runs
 from vitalsdsl_mlflow.filestore import FileStore
 from vitalsdsl_mlflow.stores import Snapshot

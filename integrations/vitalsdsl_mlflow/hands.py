@@ -13,7 +13,7 @@ from pathlib import Path, PurePath, PurePosixPath
 from typing import Any, Protocol, TypeVar
 from urllib.parse import quote, unquote, urlsplit
 
-from vitalsdsl.errors import MissingExtraError, TrackerError, VitalsError
+from vitalsdsl.ground.errors import MissingExtraError, TrackerError, VitalsError
 from vitalsdsl_mlflow.filestore import FileStore
 from vitalsdsl_mlflow.quiet import quiet
 from vitalsdsl_mlflow.rest import NotOffered, NotThere, Refused, Rest

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from vitalsdsl.rules import Level
-from vitalsdsl.tracker import Alert
+from vitalsdsl.acting.tracker import Alert
+from vitalsdsl.language.rules import Level
 
 
 class Headline:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from vitalsdsl.claims import is_there
-from vitalsdsl.errors import SourceError, TrackerError, UsageError
-from vitalsdsl.feeds import Wanted
-from vitalsdsl.points import Rewind, Row
-from vitalsdsl.sources import Recording
+from vitalsdsl.ground.claims import is_there
+from vitalsdsl.ground.errors import SourceError, TrackerError, UsageError
+from vitalsdsl.ground.points import Rewind, Row
+from vitalsdsl.runs.sources import Recording
+from vitalsdsl.watching.feeds import Wanted
 from vitalsdsl_mlflow.address import EXPERIMENTS, place_of
 from vitalsdsl_mlflow.folders import recognises, runs_in
 from vitalsdsl_mlflow.remote import RunFeed

@@ -10,11 +10,11 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from vitalsdsl.claims import is_address
-from vitalsdsl.errors import MissingExtraError, SourceError, TrackerError, UsageError, VitalsError
-from vitalsdsl.parser import MAX_CHARACTERS
-from vitalsdsl.policy_files import SUFFIXES
-from vitalsdsl.references import ON_THE_RUN, Kept
+from vitalsdsl.ground.claims import is_address
+from vitalsdsl.ground.errors import MissingExtraError, SourceError, TrackerError, UsageError, VitalsError
+from vitalsdsl.language.parser import MAX_CHARACTERS
+from vitalsdsl.policies.policy_files import SUFFIXES
+from vitalsdsl.policies.references import ON_THE_RUN, Kept
 from vitalsdsl_mlflow.address import place_of
 from vitalsdsl_mlflow.quiet import quiet
 

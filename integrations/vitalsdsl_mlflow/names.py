@@ -8,8 +8,8 @@ import posixpath
 import re
 import time
 
-from vitalsdsl.json_line import json_line
-from vitalsdsl.tracker import Alert
+from vitalsdsl.acting.tracker import Alert
+from vitalsdsl.ground.json_line import json_line
 
 RULE = "vitals.rule."
 """What the tags of rules begin with."""

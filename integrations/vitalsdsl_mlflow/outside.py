@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import TypeVar
 
-from vitalsdsl.errors import TrackerError
-from vitalsdsl.json_line import json_line
-from vitalsdsl.policy import LoadedPolicy
-from vitalsdsl.rules import Level
-from vitalsdsl.tracker import Ability, Alert, PolicyCopy, Port, facts
-from vitalsdsl.verdict import Transition
+from vitalsdsl.acting.tracker import Ability, Alert, PolicyCopy, Port, facts
+from vitalsdsl.ground.errors import TrackerError
+from vitalsdsl.ground.json_line import json_line
+from vitalsdsl.language.rules import Level
+from vitalsdsl.policies.policy import LoadedPolicy
+from vitalsdsl.verdicts.verdict import Transition
 from vitalsdsl_mlflow.description import DESCRIPTION, described, summary
 from vitalsdsl_mlflow.filestore import FileStore
 from vitalsdsl_mlflow.hands import ClientHands, FolderHands, Hands, RestHands

@@ -10,10 +10,10 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
-from vitalsdsl.json_line import json_line
-from vitalsdsl.rules import Level
-from vitalsdsl.tracker import Ability, Alert, PolicyCopy, Port, facts, kept_as
-from vitalsdsl.verdict import Transition
+from vitalsdsl.acting.tracker import Ability, Alert, PolicyCopy, Port, facts, kept_as
+from vitalsdsl.ground.json_line import json_line
+from vitalsdsl.language.rules import Level
+from vitalsdsl.verdicts.verdict import Transition
 from vitalsdsl_mlflow.headline import Headline, as_tag
 from vitalsdsl_mlflow.names import ALERTS, MAX_TAG, RULE, TRANSITIONS, alert_line, id_in, tag_name
 from vitalsdsl_mlflow.quiet import quiet

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 
-from vitalsdsl.errors import TrackerError, UsageError
+from vitalsdsl.ground.errors import TrackerError, UsageError
 from vitalsdsl_mlflow.address import VARIABLE, tracking_uri
 from vitalsdsl_mlflow.rest import NotThere
 from vitalsdsl_mlflow.targets import store_of

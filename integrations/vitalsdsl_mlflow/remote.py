@@ -8,11 +8,11 @@ import time as clock
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from vitalsdsl.errors import RunGone, TrackerError
-from vitalsdsl.feeds import Batch, Cursor
-from vitalsdsl.points import RunInfo
-from vitalsdsl.policy import LoadedPolicy
-from vitalsdsl.tracker import Port
+from vitalsdsl.acting.tracker import Port
+from vitalsdsl.ground.errors import RunGone, TrackerError
+from vitalsdsl.ground.points import RunInfo
+from vitalsdsl.policies.policy import LoadedPolicy
+from vitalsdsl.watching.feeds import Batch, Cursor
 from vitalsdsl_mlflow.events import Events
 from vitalsdsl_mlflow.fleet import Wish
 from vitalsdsl_mlflow.known import MOST_OF_ONE, Known, Metric

@@ -23,8 +23,8 @@ from requests.adapters import HTTPAdapter
 from urllib3.connection import HTTPConnection, HTTPSConnection
 from urllib3.connectionpool import HTTPConnectionPool, HTTPSConnectionPool
 
-from vitalsdsl.errors import NotLetIn, TrackerError
-from vitalsdsl.retry_after import retry_after
+from vitalsdsl.ground.errors import NotLetIn, TrackerError
+from vitalsdsl.ground.retry_after import retry_after
 
 CONNECT_S = 5.0
 SILENCE_S = 20.0

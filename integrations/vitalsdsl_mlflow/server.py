@@ -8,8 +8,8 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from vitalsdsl.errors import RunGone, TrackerError
-from vitalsdsl.feeds import Wanted
+from vitalsdsl.ground.errors import RunGone, TrackerError
+from vitalsdsl.watching.feeds import Wanted
 from vitalsdsl_mlflow.rest import NotOffered, NotThere, Refused, Rest, token_of
 from vitalsdsl_mlflow.rows import LoggedPoint
 from vitalsdsl_mlflow.stores import Snapshot, fits, number_of

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from vitalsdsl.errors import RunGone, TrackerError
-from vitalsdsl.feeds import Wanted
+from vitalsdsl.ground.errors import RunGone, TrackerError
+from vitalsdsl.watching.feeds import Wanted
 from vitalsdsl_mlflow.rest import NotThere
 from vitalsdsl_mlflow.rows import LoggedPoint
 from vitalsdsl_mlflow.stores import Snapshot, fits, restored

@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from typing import Any, Protocol
 
-from vitalsdsl.errors import TrackerError
-from vitalsdsl.feeds import Wanted
-from vitalsdsl.points import planned_steps
+from vitalsdsl.ground.errors import TrackerError
+from vitalsdsl.ground.points import planned_steps
+from vitalsdsl.watching.feeds import Wanted
 from vitalsdsl_mlflow.rows import LoggedPoint
 
 ENDED = frozenset({"FINISHED", "FAILED", "KILLED"})

@@ -9,11 +9,11 @@ from dataclasses import replace
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
-from vitalsdsl.claims import is_there
-from vitalsdsl.errors import NotYet, RunGone, TrackerError, UsageError
-from vitalsdsl.feeds import Wanted
-from vitalsdsl.policy import LoadedPolicy
-from vitalsdsl.tracker import Port
+from vitalsdsl.acting.tracker import Port
+from vitalsdsl.ground.claims import is_there
+from vitalsdsl.ground.errors import NotYet, RunGone, TrackerError, UsageError
+from vitalsdsl.policies.policy import LoadedPolicy
+from vitalsdsl.watching.feeds import Wanted
 from vitalsdsl_mlflow.address import EXPERIMENTS, place_of
 from vitalsdsl_mlflow.filestore import FileStore
 from vitalsdsl_mlflow.fleet import Fleet

@@ -10,9 +10,9 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
-from vitalsdsl.errors import VitalsError
-from vitalsdsl.rules import Level
-from vitalsdsl.tracker import Alert
+from vitalsdsl.acting.tracker import Alert
+from vitalsdsl.ground.errors import VitalsError
+from vitalsdsl.language.rules import Level
 from vitalsdsl_notify.sender import Sender
 
 logger = logging.getLogger("vitalsdsl")

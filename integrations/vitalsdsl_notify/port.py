@@ -8,9 +8,9 @@ import os
 import weakref
 from collections.abc import Mapping
 
+from vitalsdsl.acting.tracker import Ability, Alert, Port
 from vitalsdsl.configuration import Channel
-from vitalsdsl.errors import UsageError
-from vitalsdsl.tracker import Ability, Alert, Port
+from vitalsdsl.ground.errors import UsageError
 from vitalsdsl_notify.pace import Paced
 from vitalsdsl_notify.secret import secret
 from vitalsdsl_notify.sender import Sender

@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import os
 
-from vitalsdsl.errors import UsageError
+from vitalsdsl.ground.errors import UsageError
 
 
 def secret(reference: str, channel: str) -> str:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from vitalsdsl.errors import TrackerError
-from vitalsdsl.tracker import Alert
+from vitalsdsl.acting.tracker import Alert
+from vitalsdsl.ground.errors import TrackerError
 
 _TRANSIENT = frozenset({408, 409, 423, 425, 429})
 

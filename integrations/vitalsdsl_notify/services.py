@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import apprise
 
-from vitalsdsl.errors import TrackerError, UsageError
-from vitalsdsl.rules import Level
-from vitalsdsl.tracker import Alert
+from vitalsdsl.acting.tracker import Alert
+from vitalsdsl.ground.errors import TrackerError, UsageError
+from vitalsdsl.language.rules import Level
 from vitalsdsl_notify.plain import escaped, inert, shortened
 from vitalsdsl_notify.quiet import quiet
 from vitalsdsl_notify.sender import Sender, refusal

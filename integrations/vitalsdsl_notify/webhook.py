@@ -8,9 +8,9 @@ import time
 import requests
 
 from vitalsdsl import __version__
-from vitalsdsl.errors import TrackerError, UsageError
-from vitalsdsl.retry_after import retry_after
-from vitalsdsl.tracker import Alert
+from vitalsdsl.acting.tracker import Alert
+from vitalsdsl.ground.errors import TrackerError, UsageError
+from vitalsdsl.ground.retry_after import retry_after
 from vitalsdsl_notify.plain import shortened
 from vitalsdsl_notify.quiet import quiet
 from vitalsdsl_notify.sender import Sender, refusal

@@ -8,8 +8,8 @@ import time
 from collections.abc import Callable, Collection
 from typing import Any, NoReturn
 
-from vitalsdsl.diagnostic import printable
-from vitalsdsl.points import number
+from vitalsdsl.ground.diagnostic import printable
+from vitalsdsl.ground.points import number
 from vitalsdsl_torch.exits import Ended, Paused, Stopped
 from vitalsdsl_torch.limits import Limits
 from vitalsdsl_torch.requests import RANK, Asked, Desk, understood

@@ -8,8 +8,8 @@ from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
-from vitalsdsl.control import CONTROL_VARIABLE, Control, control_of, is_folder
-from vitalsdsl.errors import UsageError
+from vitalsdsl.acting.control import CONTROL_VARIABLE, Control, control_of, is_folder
+from vitalsdsl.ground.errors import UsageError
 from vitalsdsl_torch.data import Seekable
 from vitalsdsl_torch.mailbox import Mailbox
 

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch.nn.parallel import DistributedDataParallel
 
-from vitalsdsl.errors import UsageError
+from vitalsdsl.ground.errors import UsageError
 
 State = dict[str, Any]
 

@@ -8,7 +8,7 @@ import logging
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Protocol, runtime_checkable
 
-from vitalsdsl.errors import UsageError
+from vitalsdsl.ground.errors import UsageError
 from vitalsdsl_torch.contents import random_state, set_random
 
 logger = logging.getLogger("vitalsdsl")

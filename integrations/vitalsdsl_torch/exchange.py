@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from vitalsdsl.errors import UsageError
+from vitalsdsl.ground.errors import UsageError
 from vitalsdsl_torch.collectors.moment import Moment
 from vitalsdsl_torch.collectors.norms import numbers
 

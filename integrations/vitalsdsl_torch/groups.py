@@ -7,7 +7,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from vitalsdsl.errors import UsageError
+from vitalsdsl.ground.errors import UsageError
 from vitalsdsl_torch.collectors.parameters import is_embedding, kind_of, layers, owned, plain
 
 NO_DECAY = "_no_decay"

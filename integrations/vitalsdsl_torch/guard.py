@@ -13,10 +13,10 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from vitalsdsl.control import CONTROL_VARIABLE
-from vitalsdsl.errors import UsageError
-from vitalsdsl.policy import LoadedPolicy, as_policy
-from vitalsdsl.tracker import Port
+from vitalsdsl.acting.control import CONTROL_VARIABLE
+from vitalsdsl.acting.tracker import Port
+from vitalsdsl.ground.errors import UsageError
+from vitalsdsl.policies.policy import LoadedPolicy, as_policy
 from vitalsdsl_torch.acting import Acting
 from vitalsdsl_torch.arguments import ACTIONS, channel_of, check, check_numbers, told
 from vitalsdsl_torch.contents import Contents, Stateful, beside

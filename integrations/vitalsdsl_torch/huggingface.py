@@ -20,8 +20,8 @@ try:
 except ImportError as missing:
     raise ImportError("this needs transformers and accelerate: pip install 'vitalsdsl[hf]'") from missing
 
-from vitalsdsl.errors import UsageError
-from vitalsdsl.policy import LoadedPolicy, as_policy
+from vitalsdsl.ground.errors import UsageError
+from vitalsdsl.policies.policy import LoadedPolicy, as_policy
 from vitalsdsl_torch import checkpoint
 from vitalsdsl_torch.adopted import UNFIT, Adopted, state_in
 from vitalsdsl_torch.contents import beside, is_sharded

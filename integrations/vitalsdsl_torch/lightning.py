@@ -18,8 +18,8 @@ try:
 except ImportError as missing:
     raise ImportError("this needs lightning: pip install 'vitalsdsl[lightning]'") from missing
 
-from vitalsdsl.errors import UsageError
-from vitalsdsl.policy import LoadedPolicy, as_policy
+from vitalsdsl.ground.errors import UsageError
+from vitalsdsl.policies.policy import LoadedPolicy, as_policy
 from vitalsdsl_torch import checkpoint
 from vitalsdsl_torch.adopted import UNFIT, Adopted
 from vitalsdsl_torch.contents import beside, is_sharded

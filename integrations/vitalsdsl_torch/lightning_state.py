@@ -12,7 +12,7 @@ from lightning.pytorch.callbacks import Checkpoint
 from lightning.pytorch.loops.fetchers import _DataLoaderIterDataFetcher
 from lightning.pytorch.utilities.seed import isolate_rng
 
-from vitalsdsl.errors import UsageError
+from vitalsdsl.ground.errors import UsageError
 from vitalsdsl_torch.contents import is_plain
 
 logger = logging.getLogger("vitalsdsl")

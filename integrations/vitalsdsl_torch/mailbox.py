@@ -8,8 +8,8 @@ import time
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from vitalsdsl.control import Asked, Control
-from vitalsdsl.errors import VitalsError
+from vitalsdsl.acting.control import Asked, Control
+from vitalsdsl.ground.errors import VitalsError
 
 logger = logging.getLogger("vitalsdsl")
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from vitalsdsl.errors import UsageError
+from vitalsdsl.ground.errors import UsageError
 from vitalsdsl_torch import checkpoint
 from vitalsdsl_torch.checkpoint import Checkpoint
 from vitalsdsl_torch.contents import Contents, State

@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from datetime import timedelta
 from typing import Protocol
 
-from vitalsdsl.errors import UsageError
+from vitalsdsl.ground.errors import UsageError
 from vitalsdsl_torch.collectors.base import Cadence, Collector, collectors
 
 

@@ -14,8 +14,8 @@ from typing import Any, NamedTuple, NoReturn, Protocol
 import torch
 from torch import distributed
 
-from vitalsdsl.errors import UsageError
-from vitalsdsl.points import number
+from vitalsdsl.ground.errors import UsageError
+from vitalsdsl.ground.points import number
 from vitalsdsl_torch.contents import is_sharded
 from vitalsdsl_torch.exits import BROKEN_OFF, PAUSED, BrokenOff, Ended, Paused, Stopped
 

@@ -10,10 +10,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from vitalsdsl.control import ABOUT, Control
-from vitalsdsl.errors import VitalsError
-from vitalsdsl.points import number
-from vitalsdsl.tracker import Ability, Port, Request
+from vitalsdsl.acting.control import ABOUT, Control
+from vitalsdsl.acting.tracker import Ability, Port, Request
+from vitalsdsl.ground.errors import VitalsError
+from vitalsdsl.ground.points import number
 from vitalsdsl_torch.history import OVER, History
 from vitalsdsl_torch.mailbox import Mailbox
 

@@ -7,8 +7,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from vitalsdsl.errors import UsageError
-from vitalsdsl.points import number
+from vitalsdsl.ground.errors import UsageError
+from vitalsdsl.ground.points import number
 from vitalsdsl_torch.checkpoint import Checkpoint
 from vitalsdsl_torch.history import Turn
 from vitalsdsl_torch.limits import Limits

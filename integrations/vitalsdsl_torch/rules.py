@@ -10,23 +10,23 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 
-from vitalsdsl import rules as language
+from vitalsdsl.acting.decision import Decision
+from vitalsdsl.acting.dispatch import Dispatcher
+from vitalsdsl.acting.journal import Journal, journal_of
+from vitalsdsl.acting.tracker import Port
 from vitalsdsl.actions.base import Effect, registry
-from vitalsdsl.attachment import copy_of
+from vitalsdsl.attaching.attachment import copy_of
+from vitalsdsl.attaching.session import Monitor
 from vitalsdsl.channels import configured_ports
-from vitalsdsl.decision import Decision
-from vitalsdsl.diagnostic import printable
-from vitalsdsl.dispatch import Dispatcher
-from vitalsdsl.errors import StateError
-from vitalsdsl.journal import Journal, journal_of
-from vitalsdsl.points import RunInfo
-from vitalsdsl.policy import LoadedPolicy
-from vitalsdsl.rules import Level
-from vitalsdsl.scope import Scope
-from vitalsdsl.session import Monitor
-from vitalsdsl.tracker import Port
-from vitalsdsl.verdict import Transition
-from vitalsdsl.warmup import Earliest
+from vitalsdsl.ground.diagnostic import printable
+from vitalsdsl.ground.errors import StateError
+from vitalsdsl.ground.points import RunInfo
+from vitalsdsl.language import rules as language
+from vitalsdsl.language.rules import Level
+from vitalsdsl.language.scope import Scope
+from vitalsdsl.planning.warmup import Earliest
+from vitalsdsl.policies.policy import LoadedPolicy
+from vitalsdsl.verdicts.verdict import Transition
 from vitalsdsl_torch.history import History
 
 logger = logging.getLogger("vitalsdsl")

@@ -14,7 +14,7 @@ from accelerate import skip_first_batches
 from transformers.trainer_callback import ExportableState
 from transformers.trainer_utils import has_length
 
-from vitalsdsl.errors import UsageError
+from vitalsdsl.ground.errors import UsageError
 
 logger = logging.getLogger("vitalsdsl")
 

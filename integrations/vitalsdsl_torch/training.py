@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import asdict
 from typing import Any
 
-from vitalsdsl.errors import StateError
+from vitalsdsl.ground.errors import StateError
 from vitalsdsl_torch.checkpoint import Checkpoint
 from vitalsdsl_torch.data import past_skipped
 from vitalsdsl_torch.exits import BrokenOff, Ended

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from vitalsdsl.errors import UsageError
+from vitalsdsl.ground.errors import UsageError
 from vitalsdsl_torch.clipping import clip, total_norm, unscale
 from vitalsdsl_torch.collectors.base import Cadence, Collector, collectors
 from vitalsdsl_torch.collectors.moment import Moment

@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 from urllib.parse import quote, unquote, urlsplit
 
-from vitalsdsl.errors import UsageError
+from vitalsdsl.ground.errors import UsageError
 from vitalsdsl_wandb.server import Server
 
 _PAGES = ("workspace", "table", "overview", "reports", "sweeps", "artifacts", "charts", "automations", "panel")

@@ -11,11 +11,11 @@ import weakref
 from collections.abc import Mapping
 from typing import Any
 
-from vitalsdsl.attachment import Attachment, as_policy
-from vitalsdsl.points import RunInfo, planned_steps
-from vitalsdsl.policy import LoadedPolicy
-from vitalsdsl.session import Monitor
-from vitalsdsl.sharing import Sharing
+from vitalsdsl.attaching.attachment import Attachment, as_policy
+from vitalsdsl.attaching.session import Monitor
+from vitalsdsl.attaching.sharing import Sharing
+from vitalsdsl.ground.points import RunInfo, planned_steps
+from vitalsdsl.policies.policy import LoadedPolicy
 from vitalsdsl_wandb.port import WandbPort
 from vitalsdsl_wandb.rows import Rows
 from vitalsdsl_wandb.tap import forget, install, remove, wandb_module

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from datetime import datetime, timezone
 from typing import Any
 
-from vitalsdsl.points import number
+from vitalsdsl.ground.points import number
 
 # The fields of a metric's definition, as W&B numbers them within a run's configuration.
 _GLOB, _STEP_NAME, _STEP_INDEX, _NAME = "2", "4", "5", "1"

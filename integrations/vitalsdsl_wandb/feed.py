@@ -8,11 +8,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from vitalsdsl.errors import RunGone, TrackerError
-from vitalsdsl.feeds import Batch, Cursor, Wanted
-from vitalsdsl.points import Rewind, RunInfo, planned_steps
-from vitalsdsl.policy import LoadedPolicy
-from vitalsdsl.tracker import Port
+from vitalsdsl.acting.tracker import Port
+from vitalsdsl.ground.errors import RunGone, TrackerError
+from vitalsdsl.ground.points import Rewind, RunInfo, planned_steps
+from vitalsdsl.policies.policy import LoadedPolicy
+from vitalsdsl.watching.feeds import Batch, Cursor, Wanted
 from vitalsdsl_wandb.address import Address
 from vitalsdsl_wandb.facts import definitions, last_step, parse_config, when
 from vitalsdsl_wandb.graphql import FEW, MOST_BYTES, GraphQL, TooLarge

@@ -11,7 +11,7 @@ import struct
 import zlib
 from collections.abc import Iterator
 
-from vitalsdsl.errors import SourceError
+from vitalsdsl.ground.errors import SourceError
 
 BLOCK = 32 * 1024
 HEADER = struct.Struct("<4sHB")

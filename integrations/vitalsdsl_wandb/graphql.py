@@ -11,9 +11,9 @@ from typing import Any
 import requests
 import urllib3
 
-from vitalsdsl.errors import NotLetIn, TrackerError
-from vitalsdsl.points import number
-from vitalsdsl.retry_after import retry_after, unix_time
+from vitalsdsl.ground.errors import NotLetIn, TrackerError
+from vitalsdsl.ground.points import number
+from vitalsdsl.ground.retry_after import retry_after, unix_time
 from vitalsdsl_wandb.server import Key, Server, find_key, find_server
 
 CONNECT = 10.0

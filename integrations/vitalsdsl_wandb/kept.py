@@ -8,7 +8,7 @@ import zlib
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from vitalsdsl.points import Rewind, Row, number
+from vitalsdsl.ground.points import Rewind, Row, number
 from vitalsdsl_wandb.axis import Axis
 from vitalsdsl_wandb.progress import Mark, Progress
 from vitalsdsl_wandb.rows import flatten

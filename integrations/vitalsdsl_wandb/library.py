@@ -7,11 +7,11 @@ import tempfile
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from vitalsdsl.claims import is_address
-from vitalsdsl.errors import SourceError, TrackerError, UsageError, VitalsError
-from vitalsdsl.parser import MAX_CHARACTERS
-from vitalsdsl.policy_files import SUFFIXES
-from vitalsdsl.references import Kept, kept_in
+from vitalsdsl.ground.claims import is_address
+from vitalsdsl.ground.errors import SourceError, TrackerError, UsageError, VitalsError
+from vitalsdsl.language.parser import MAX_CHARACTERS
+from vitalsdsl.policies.policy_files import SUFFIXES
+from vitalsdsl.policies.references import Kept, kept_in
 from vitalsdsl_wandb.address import parse
 from vitalsdsl_wandb.references import is_path
 from vitalsdsl_wandb.server import find_server

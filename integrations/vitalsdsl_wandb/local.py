@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from vitalsdsl.errors import RunGone, SourceError
-from vitalsdsl.points import Rewind, Row
+from vitalsdsl.ground.errors import RunGone, SourceError
+from vitalsdsl.ground.points import Rewind, Row
 from vitalsdsl_wandb.axis import Axis
 from vitalsdsl_wandb.framing import Frames
 from vitalsdsl_wandb.places import begun, label, order_of

@@ -6,9 +6,9 @@ import logging
 from collections.abc import Mapping
 from typing import Any
 
-from vitalsdsl.errors import RunGone, TrackerError
-from vitalsdsl.rules import Level
-from vitalsdsl.tracker import Ability, Alert, Port, Request
+from vitalsdsl.acting.tracker import Ability, Alert, Port, Request
+from vitalsdsl.ground.errors import RunGone, TrackerError
+from vitalsdsl.language.rules import Level
 from vitalsdsl_wandb.address import Address, parse
 from vitalsdsl_wandb.graphql import GraphQL
 from vitalsdsl_wandb.port import severity, short_title, with_level

@@ -10,7 +10,7 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from vitalsdsl.errors import TrackerError
+from vitalsdsl.ground.errors import TrackerError
 from vitalsdsl_wandb.address import Address
 from vitalsdsl_wandb.graphql import GraphQL, Refused, TooLarge
 

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 
-from vitalsdsl.errors import SourceError
+from vitalsdsl.ground.errors import SourceError
 from vitalsdsl_wandb.framing import BLOCK, HEADER, Frames
 from vitalsdsl_wandb.records import Config, Decoder, Exit, HistoryRow, RunFacts
 

@@ -8,10 +8,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from vitalsdsl.json_line import json_line
-from vitalsdsl.rules import Level
-from vitalsdsl.tracker import Ability, Alert, PolicyCopy, Port, facts, kept_as
-from vitalsdsl.verdict import Transition
+from vitalsdsl.acting.tracker import Ability, Alert, PolicyCopy, Port, facts, kept_as
+from vitalsdsl.ground.json_line import json_line
+from vitalsdsl.language.rules import Level
+from vitalsdsl.verdicts.verdict import Transition
 from vitalsdsl_wandb.rows import LEVEL
 from vitalsdsl_wandb.tap import note
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from vitalsdsl.errors import StateError
+from vitalsdsl.ground.errors import StateError
 
 RE_READ = 8
 """The newest rows, which each reading at the end of a run asks for again: what changed or came late is seen by them."""

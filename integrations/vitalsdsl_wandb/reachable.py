@@ -7,7 +7,7 @@ import os
 from collections.abc import Iterator
 from typing import Any
 
-from vitalsdsl.errors import TrackerError
+from vitalsdsl.ground.errors import TrackerError
 from vitalsdsl_wandb.server import find_key, find_server
 
 _WHO = "query Viewer { viewer { username } }"

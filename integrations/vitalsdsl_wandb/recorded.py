@@ -8,9 +8,9 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
-from vitalsdsl.errors import RunGone, SourceError
-from vitalsdsl.points import Rewind, Row, RunInfo, planned_steps
-from vitalsdsl.sources import Recording
+from vitalsdsl.ground.errors import RunGone, SourceError
+from vitalsdsl.ground.points import Rewind, Row, RunInfo, planned_steps
+from vitalsdsl.runs.sources import Recording
 from vitalsdsl_wandb import places
 from vitalsdsl_wandb.local import LocalRun
 

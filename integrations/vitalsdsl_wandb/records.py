@@ -13,7 +13,7 @@ import struct
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 
-from vitalsdsl.points import number
+from vitalsdsl.ground.points import number
 from vitalsdsl_wandb.rows import flatten
 
 _HISTORY, _CONFIG, _STATS, _METRIC, _RUN, _EXIT, _HEADER = 2, 5, 7, 12, 17, 18, 21

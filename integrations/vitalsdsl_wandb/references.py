@@ -6,10 +6,10 @@ import importlib
 from pathlib import Path
 from typing import Any
 
-from vitalsdsl.claims import is_address
-from vitalsdsl.errors import MissingExtraError, UsageError
-from vitalsdsl.feeds import Target, Wanted
-from vitalsdsl.sources import Recording
+from vitalsdsl.ground.claims import is_address
+from vitalsdsl.ground.errors import MissingExtraError, UsageError
+from vitalsdsl.runs.sources import Recording
+from vitalsdsl.watching.feeds import Target, Wanted
 from vitalsdsl_wandb import places, recorded
 from vitalsdsl_wandb.address import is_page, run_page
 from vitalsdsl_wandb.framing import HEADER, MAGIC

@@ -11,11 +11,11 @@ from datetime import datetime, timedelta, timezone
 from fnmatch import fnmatchcase
 from typing import Any
 
-from vitalsdsl.errors import RunGone, SourceError, TrackerError
-from vitalsdsl.feeds import Cursor, Target, Wanted
-from vitalsdsl.points import Rewind, Row, RunInfo, number
-from vitalsdsl.sources import Recording
-from vitalsdsl.watcher import MANY
+from vitalsdsl.ground.errors import RunGone, SourceError, TrackerError
+from vitalsdsl.ground.points import Rewind, Row, RunInfo, number
+from vitalsdsl.runs.sources import Recording
+from vitalsdsl.watching.feeds import Cursor, Target, Wanted
+from vitalsdsl.watching.watcher import MANY
 from vitalsdsl_wandb.address import Address, parse
 from vitalsdsl_wandb.facts import when
 from vitalsdsl_wandb.feed import WandbFeed

@@ -6,7 +6,7 @@ import logging
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from vitalsdsl.points import number
+from vitalsdsl.ground.points import number
 from vitalsdsl_wandb.axis import Axis, covering
 
 logger = logging.getLogger("vitalsdsl")

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from vitalsdsl.errors import TrackerError
+from vitalsdsl.ground.errors import TrackerError
 
 DEFAULT = "https://api.wandb.ai"
 

@@ -12,11 +12,11 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 
-from vitalsdsl.errors import RunGone, SourceError, TrackerError
-from vitalsdsl.feeds import Batch, Cursor, Wanted
-from vitalsdsl.points import Rewind, Row, RunInfo, planned_steps
-from vitalsdsl.policy import LoadedPolicy
-from vitalsdsl.tracker import Port
+from vitalsdsl.acting.tracker import Port
+from vitalsdsl.ground.errors import RunGone, SourceError, TrackerError
+from vitalsdsl.ground.points import Rewind, Row, RunInfo, planned_steps
+from vitalsdsl.policies.policy import LoadedPolicy
+from vitalsdsl.watching.feeds import Batch, Cursor, Wanted
 from vitalsdsl_wandb import places
 from vitalsdsl_wandb.local import LocalRun
 from vitalsdsl_wandb.records import RunFacts

@@ -15,7 +15,7 @@ import os
 from collections.abc import Callable
 from typing import Any, Protocol
 
-from vitalsdsl.errors import MissingExtraError
+from vitalsdsl.ground.errors import MissingExtraError
 
 logger = logging.getLogger("vitalsdsl")
 

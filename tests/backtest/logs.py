@@ -63,8 +63,8 @@ def parsed(result: Result) -> Mapping[str, Any]:
 READER = '''\
 import os, signal
 from pathlib import Path
-from vitalsdsl.points import Row, RunInfo
-from vitalsdsl.sources import Recording
+from vitalsdsl.ground.points import Row, RunInfo
+from vitalsdsl.runs.sources import Recording
 
 def read(rest, *, step_key=None):
     """`odd:die`, `odd:fail`, `odd:memory`, `odd:wait/FIFO` (until the file FIFO.go is there), or a run of that name."""

@@ -19,9 +19,9 @@ from vitalsdsl.backtesting.backtest import backtest
 from vitalsdsl.backtesting.judging import PolicyCopy, Task, judge
 from vitalsdsl.backtesting.outcome import Change, RunOutcome, Steps
 from vitalsdsl.backtesting.pool import batched
-from vitalsdsl.places import Place, places_of
-from vitalsdsl.policy import load
-from vitalsdsl.rules import Level
+from vitalsdsl.language.rules import Level
+from vitalsdsl.policies.policy import load
+from vitalsdsl.runs.places import Place, places_of
 
 
 @pytest.fixture(autouse=True)

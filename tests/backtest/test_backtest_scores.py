@@ -15,8 +15,8 @@ from vitalsdsl.backtesting.labels import read_labels
 from vitalsdsl.backtesting.outcome import Steps
 from vitalsdsl.backtesting.score import wilson
 from vitalsdsl.backtesting.sweep import parse_sweep
-from vitalsdsl.errors import UsageError
-from vitalsdsl.rules import Level
+from vitalsdsl.ground.errors import UsageError
+from vitalsdsl.language.rules import Level
 
 YELLOW, ORANGE, RED = Level.YELLOW, Level.ORANGE, Level.RED
 

@@ -12,8 +12,8 @@ from tests.benchmarks.contest import cpu
 from tests.benchmarks.runs import ours as at_once
 from tests.benchmarks.steps import Ours
 from tests.benchmarks.work import FIVE, Work
-from vitalsdsl.policy import load
-from vitalsdsl.stream import Stream
+from vitalsdsl.policies.policy import load
+from vitalsdsl.streaming.stream import Stream
 
 SETTLED = 200
 """Steps after which a stream with short windows has met all that it meets."""

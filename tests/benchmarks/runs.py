@@ -10,10 +10,10 @@ import numpy as np
 
 from tests.benchmarks.contest import Contender, Run
 from tests.benchmarks.work import Array, Change, Work, changes_of, conditions
-from vitalsdsl.batch import Batch
+from vitalsdsl.columns.batch import Batch
 from vitalsdsl.kernels.columns import Rows
 from vitalsdsl.kernels.spread_out import Points
-from vitalsdsl.table import Table
+from vitalsdsl.nodes.table import Table
 
 Statistics = dict[str, Array]
 

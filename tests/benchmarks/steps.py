@@ -10,7 +10,7 @@ from typing import Any, Protocol
 
 from tests.benchmarks.contest import Contender, Walk
 from tests.benchmarks.work import Change, Watched, Work, conditions
-from vitalsdsl.stream import Stream
+from vitalsdsl.streaming.stream import Stream
 
 
 class Ours:

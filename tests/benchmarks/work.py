@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from vitalsdsl.points import Row
-from vitalsdsl.policy import LoadedPolicy, load
-from vitalsdsl.verdict import Transition
+from vitalsdsl.ground.points import Row
+from vitalsdsl.policies.policy import LoadedPolicy, load
+from vitalsdsl.verdicts.verdict import Transition
 
 Array = Any
 Change = tuple[int, int, bool]

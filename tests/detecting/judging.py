@@ -7,14 +7,14 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from tests.detecting.judged_cases import Case
-from vitalsdsl.batch import Batch
-from vitalsdsl.logged import Reads
-from vitalsdsl.points import Rewind, Row
-from vitalsdsl.policy import LoadedPolicy, load
-from vitalsdsl.rules import Level, Rule
-from vitalsdsl.stream import Stream
-from vitalsdsl.table import Table
-from vitalsdsl.verdict import Transition
+from vitalsdsl.columns.batch import Batch
+from vitalsdsl.ground.points import Rewind, Row
+from vitalsdsl.language.rules import Level, Rule
+from vitalsdsl.nodes.table import Table
+from vitalsdsl.planning.logged import Reads
+from vitalsdsl.policies.policy import LoadedPolicy, load
+from vitalsdsl.streaming.stream import Stream
+from vitalsdsl.verdicts.verdict import Transition
 
 SLACK = 1000
 """Steps after the end of an incident in which an alarm still counts as one about it."""

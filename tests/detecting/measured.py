@@ -10,8 +10,8 @@ from typing import Any
 
 from tests.detecting.judging import Outcome
 from tests.detecting.tables import LEVELS, rate
-from vitalsdsl.policy import LoadedPolicy
-from vitalsdsl.rules import Rule
+from vitalsdsl.language.rules import Rule
+from vitalsdsl.policies.policy import LoadedPolicy
 
 
 def noted(file: Path, policy: LoadedPolicy, outcomes: Sequence[Outcome]) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from tests.detecting.short_logs import CADENCES, Pen, shape
-from vitalsdsl.rules import Level
+from vitalsdsl.language.rules import Level
 
 
 @shape(Level.YELLOW)

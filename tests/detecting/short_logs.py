@@ -16,7 +16,7 @@ import numpy as np
 
 from vitalsdsl.generate.draft import START
 from vitalsdsl.generate.run import HEALTHY, Run, Truth
-from vitalsdsl.rules import Level
+from vitalsdsl.language.rules import Level
 
 CADENCES = (1, 1, 5, 10, 10, 50, 100, 500)
 """Steps between two rows, as logs have them."""

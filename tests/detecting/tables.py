@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from tests.detecting.judging import Outcome
-from vitalsdsl.rules import Level
+from vitalsdsl.language.rules import Level
 
 LEVELS = (Level.YELLOW, Level.ORANGE, Level.RED)
 PER = 100_000

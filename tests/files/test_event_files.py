@@ -10,8 +10,8 @@ import pytest
 from test_json_lines import rows, runs
 from vitalsdsl_files import read
 
-from vitalsdsl.errors import SourceError
-from vitalsdsl.points import Row
+from vitalsdsl.ground.errors import SourceError
+from vitalsdsl.ground.points import Row
 
 
 def checksum(data: bytes) -> bytes:

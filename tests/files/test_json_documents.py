@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from test_json_lines import one, runs
 
-from vitalsdsl.errors import SourceError
+from vitalsdsl.ground.errors import SourceError
 
 
 @pytest.mark.parametrize("indent", [None, 2])

@@ -15,8 +15,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from vitalsdsl_files import Recording, read
 
-from vitalsdsl.errors import SourceError
-from vitalsdsl.points import Rewind, Row
+from vitalsdsl.ground.errors import SourceError
+from vitalsdsl.ground.points import Rewind, Row
 
 
 def runs(folder: Path, content: str | bytes, name: str = "log", **options: str) -> list[Recording]:

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from test_json_lines import rows, runs
 
-from vitalsdsl.errors import MissingExtraError, SourceError
+from vitalsdsl.ground.errors import MissingExtraError, SourceError
 
 if "CI" not in os.environ:
     pytest.importorskip("pyarrow")

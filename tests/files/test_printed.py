@@ -9,7 +9,7 @@ import pytest
 import vitalsdsl_files
 from test_json_lines import one, rows, runs
 
-from vitalsdsl.errors import SourceError
+from vitalsdsl.ground.errors import SourceError
 
 MEGATRON = (
     "using world size: 8, data-parallel-size: 2\n"

@@ -19,8 +19,8 @@ from test_event_files import BEGIN, scalar
 from test_json_lines import rows
 from vitalsdsl_files import BinaryFormat, Format, Reading, read, registry
 
-from vitalsdsl.errors import SourceError
-from vitalsdsl.points import Rewind, Row
+from vitalsdsl.ground.errors import SourceError
+from vitalsdsl.ground.points import Rewind, Row
 
 
 def test_a_folder_gives_its_logs_in_order_of_name_and_says_what_was_left_out(tmp_path: Path) -> None:

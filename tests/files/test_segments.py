@@ -10,7 +10,7 @@ import vitalsdsl_files
 from test_json_lines import rows, runs
 from vitalsdsl_files import read
 
-from vitalsdsl.errors import UsageError
+from vitalsdsl.ground.errors import UsageError
 
 RESUME = [*range(10, 5250, 10), *range(5010, 5500, 10)]
 ROLLBACK = [*range(100), *range(60, 120)]

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from test_json_lines import one, rows, runs
 
-from vitalsdsl.errors import SourceError
-from vitalsdsl.points import Row
+from vitalsdsl.ground.errors import SourceError
+from vitalsdsl.ground.points import Row
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from test_json_lines import one, rows, runs
 
-from vitalsdsl.errors import SourceError
+from vitalsdsl.ground.errors import SourceError
 
 
 def state(history: list[Any], **more: Any) -> str:

@@ -30,11 +30,11 @@ from vitalsdsl_mlflow.targets import ExperimentTarget
 
 from tests.mlflow.growing_server import GrowingServer
 from tests.mlflow.watching import wave
-from vitalsdsl.feeds import Batch, Cursor, Wanted
-from vitalsdsl.points import Row
-from vitalsdsl.policy import load
-from vitalsdsl.watched import Reading, Watched
-from vitalsdsl.watcher import Assignment, Shows, Watcher
+from vitalsdsl.ground.points import Row
+from vitalsdsl.policies.policy import load
+from vitalsdsl.watching.feeds import Batch, Cursor, Wanted
+from vitalsdsl.watching.watched import Reading, Watched
+from vitalsdsl.watching.watcher import Assignment, Shows, Watcher
 
 POLICY = Path(__file__).with_name("fleet.vitals")
 NOISY = Path(__file__).with_name("noisy.vitals")

@@ -9,8 +9,8 @@ from typing import Any
 from vitalsdsl_mlflow.rows import LoggedPoint
 from vitalsdsl_mlflow.stores import Snapshot
 
-from vitalsdsl.errors import RunGone, TrackerError
-from vitalsdsl.feeds import Wanted
+from vitalsdsl.ground.errors import RunGone, TrackerError
+from vitalsdsl.watching.feeds import Wanted
 
 RUN = "0123456789abcdef"
 

@@ -24,7 +24,7 @@ import requests
 from vitalsdsl_mlflow.rest import Rest
 
 from tests.mlflow.watching import feed_of, plain, points, watched, wave
-from vitalsdsl.points import Rewind
+from vitalsdsl.ground.points import Rewind
 
 BEGAN = 1_700_000_000_000
 

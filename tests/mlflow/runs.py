@@ -19,7 +19,7 @@ if importlib.util.find_spec("mlflow") is None:
 from vitalsdsl_mlflow import read
 
 from vitalsdsl import replay
-from vitalsdsl.policy import LoadedPolicy, load
+from vitalsdsl.policies.policy import LoadedPolicy, load
 
 POLICY = """\
 vitals 1

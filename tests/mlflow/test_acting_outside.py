@@ -23,11 +23,11 @@ from vitalsdsl_mlflow.targets import store_of
 from tests.mlflow.growing_server import GrowingServer
 from tests.mlflow.runs import POLICY, load_policy, policy_file, recorded, vitals_tags
 from tests.trials.proxy import Fault, Proxy
-from vitalsdsl.errors import TrackerError
-from vitalsdsl.policy import LoadedPolicy, load
-from vitalsdsl.rules import Level
-from vitalsdsl.tracker import Ability, Alert, PolicyCopy
-from vitalsdsl.verdict import Transition
+from vitalsdsl.acting.tracker import Ability, Alert, PolicyCopy
+from vitalsdsl.ground.errors import TrackerError
+from vitalsdsl.language.rules import Level
+from vitalsdsl.policies.policy import LoadedPolicy, load
+from vitalsdsl.verdicts.verdict import Transition
 
 
 def change(step: int, rule: str = "loss_high") -> Transition:

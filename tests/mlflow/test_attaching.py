@@ -31,7 +31,7 @@ from tests.mlflow.runs import (
     short,
     vitals_tags,
 )  # fmt: skip
-from vitalsdsl.errors import PolicyError
+from vitalsdsl.ground.errors import PolicyError
 
 SCRIPT = """\
 import sys, time

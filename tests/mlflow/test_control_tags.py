@@ -17,11 +17,11 @@ from vitalsdsl_mlflow.targets import store_of
 
 from tests.mlflow.conftest import Server
 from tests.mlflow.runs import BEGAN, LOSSES, rows_of
+from vitalsdsl.acting.control import ControlFolder, control_of
+from vitalsdsl.acting.tracker import Request
 from vitalsdsl.cli.app import vitals as program
-from vitalsdsl.control import ControlFolder, control_of
-from vitalsdsl.errors import RunGone, TrackerError, UsageError
-from vitalsdsl.rules import Level
-from vitalsdsl.tracker import Request
+from vitalsdsl.ground.errors import RunGone, TrackerError, UsageError
+from vitalsdsl.language.rules import Level
 
 STORES = ("server", "sqlite", "folder")
 

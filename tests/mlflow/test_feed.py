@@ -13,10 +13,10 @@ from vitalsdsl_mlflow.remote import BATCH, QUIET_S, RunFeed
 from tests.mlflow.memory_store import RUN, MemoryStore
 from tests.mlflow.watching import Event, feed_of, plain, points, watched, wave
 from vitalsdsl import replay
-from vitalsdsl.errors import RunGone, TrackerError
-from vitalsdsl.feeds import Batch
-from vitalsdsl.points import Rewind, Row
-from vitalsdsl.policy import load
+from vitalsdsl.ground.errors import RunGone, TrackerError
+from vitalsdsl.ground.points import Rewind, Row
+from vitalsdsl.policies.policy import load
+from vitalsdsl.watching.feeds import Batch
 
 BEGAN = 1_700_000_000_000
 

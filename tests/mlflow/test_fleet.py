@@ -19,8 +19,8 @@ from vitalsdsl_mlflow.targets import ExperimentTarget
 from tests.mlflow.fleet_writer import FleetWriter
 from tests.mlflow.growing_server import GrowingServer
 from tests.mlflow.watching import Event, points, wave
-from vitalsdsl.feeds import Wanted
-from vitalsdsl.points import Rewind
+from vitalsdsl.ground.points import Rewind
+from vitalsdsl.watching.feeds import Wanted
 
 
 class Watching:

@@ -10,8 +10,8 @@ from vitalsdsl_mlflow.address import claims, place_of
 from vitalsdsl_mlflow.filestore import FileStore
 from vitalsdsl_mlflow.targets import ExperimentTarget, RunTarget, target
 
-from vitalsdsl.errors import RunGone, SourceError, UsageError
-from vitalsdsl.feeds import Wanted
+from vitalsdsl.ground.errors import RunGone, SourceError, UsageError
+from vitalsdsl.watching.feeds import Wanted
 
 RUN = "0123456789abcdef0123456789abcdef"
 PAGE = f"http://host:5000/base/#/experiments/3/runs/{RUN}"

@@ -8,9 +8,9 @@ import pytest
 from vitalsdsl_mlflow import read
 from vitalsdsl_mlflow.folders import recognises
 
-from vitalsdsl.errors import SourceError
-from vitalsdsl.points import Row
-from vitalsdsl.sources import Recording
+from vitalsdsl.ground.errors import SourceError
+from vitalsdsl.ground.points import Row
+from vitalsdsl.runs.sources import Recording
 
 RUNS = ("a" * 32, "b" * 32, "c" * 32)
 

@@ -32,9 +32,9 @@ from tests.mlflow.runs import (
     short,
     vitals_tags,
 )  # fmt: skip
-from vitalsdsl.rules import Level
-from vitalsdsl.tracker import Alert
-from vitalsdsl.verdict import Transition
+from vitalsdsl.acting.tracker import Alert
+from vitalsdsl.language.rules import Level
+from vitalsdsl.verdicts.verdict import Transition
 
 
 def log(client: Any, run: str, losses: list[float], first: int = 0) -> None:

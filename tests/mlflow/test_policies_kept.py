@@ -16,10 +16,11 @@ from vitalsdsl_mlflow.library import PolicyLibrary
 
 from tests.mlflow.runs import LOSSES, recorded, short, vitals_tags
 from tests.mlflow.test_on_the_run import log
-from vitalsdsl import PolicyError, load, references
+from vitalsdsl import PolicyError, load
 from vitalsdsl.cli.app import vitals
-from vitalsdsl.errors import MissingExtraError, SourceError, TrackerError, UsageError
-from vitalsdsl.references import Kept
+from vitalsdsl.ground.errors import MissingExtraError, SourceError, TrackerError, UsageError
+from vitalsdsl.policies import references
+from vitalsdsl.policies.references import Kept
 
 BRACES = 'rule r {\n  when loss > 3 -> red\n  because "{{x}} {loss:.2f} {{y}}"\n}\n'
 

@@ -13,7 +13,7 @@ from vitalsdsl_mlflow.server import Server
 from vitalsdsl_mlflow.targets import store_of
 
 from tests.mlflow.faults import FaultyServer
-from vitalsdsl.errors import RunGone, TrackerError, UsageError
+from vitalsdsl.ground.errors import RunGone, TrackerError, UsageError
 
 NAMES = ("USERNAME", "PASSWORD", "TOKEN", "INSECURE_TLS", "CLIENT_CERT_PATH", "SERVER_CERT_PATH", "URI")
 

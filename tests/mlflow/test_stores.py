@@ -17,8 +17,8 @@ from vitalsdsl_mlflow.targets import store_of
 
 from tests.mlflow.memory_store import RUN, MemoryStore
 from tests.mlflow.watching import Event, feed_of, plain, points, target, watched, wave
-from vitalsdsl.errors import RunGone, SourceError, TrackerError, UsageError
-from vitalsdsl.feeds import Wanted
+from vitalsdsl.ground.errors import RunGone, SourceError, TrackerError, UsageError
+from vitalsdsl.watching.feeds import Wanted
 
 BEGAN = 1_700_000_000_000
 

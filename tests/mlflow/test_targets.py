@@ -13,8 +13,8 @@ from vitalsdsl_mlflow import targets
 from vitalsdsl_mlflow.stores import fits
 
 from tests.mlflow.watching import target
-from vitalsdsl.errors import RunGone
-from vitalsdsl.feeds import Wanted
+from vitalsdsl.ground.errors import RunGone
+from vitalsdsl.watching.feeds import Wanted
 
 NOW = 1_700_000_000.0
 MINUTE = 60.0

@@ -20,9 +20,9 @@ from tests.mlflow.faults import FaultyServer
 from tests.mlflow.runs import BEGAN, load_policy
 from tests.mlflow.watching import feed_of, plain, points, target, watched, wave
 from vitalsdsl import replay
-from vitalsdsl.errors import RunGone, TrackerError
-from vitalsdsl.feeds import Wanted
-from vitalsdsl.points import Rewind
+from vitalsdsl.ground.errors import RunGone, TrackerError
+from vitalsdsl.ground.points import Rewind
+from vitalsdsl.watching.feeds import Wanted
 
 METRICS, STEPS = 20, 400
 

@@ -13,8 +13,8 @@ from vitalsdsl_mlflow.remote import RunFeed
 from vitalsdsl_mlflow.stores import Store
 from vitalsdsl_mlflow.targets import store_of, target
 
-from vitalsdsl.feeds import Batch, Wanted
-from vitalsdsl.points import Rewind, Row
+from vitalsdsl.ground.points import Rewind, Row
+from vitalsdsl.watching.feeds import Batch, Wanted
 
 Event = Row | Rewind
 

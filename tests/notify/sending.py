@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from vitalsdsl_notify import Channels
 
+from vitalsdsl.acting.tracker import Alert
 from vitalsdsl.configuration import Channel
-from vitalsdsl.rules import Level
-from vitalsdsl.tracker import Alert
-from vitalsdsl.verdict import Transition
+from vitalsdsl.language.rules import Level
+from vitalsdsl.verdicts.verdict import Transition
 
 HOSTILE = (
     "@channel @everyone x@here <!here> <@U123> <#C1> <https://evil.example|ok> [ok](https://evil.example) "

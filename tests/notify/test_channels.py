@@ -16,12 +16,12 @@ from sending import alert, port
 from vitalsdsl_notify import Channels, channels
 
 from vitalsdsl import channels as core
+from vitalsdsl.acting.journal import Journal
+from vitalsdsl.acting.tracker import Port
 from vitalsdsl.cli.app import vitals
 from vitalsdsl.configuration import Channel
-from vitalsdsl.errors import MissingExtraError, UsageError
-from vitalsdsl.journal import Journal
-from vitalsdsl.policy import load
-from vitalsdsl.tracker import Port
+from vitalsdsl.ground.errors import MissingExtraError, UsageError
+from vitalsdsl.policies.policy import load
 
 if sys.version_info >= (3, 11):
     import tomllib

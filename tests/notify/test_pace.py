@@ -10,9 +10,9 @@ from sending import alert
 from vitalsdsl_notify.pace import Paced
 from vitalsdsl_notify.sender import Sender
 
-from vitalsdsl.errors import TrackerError
-from vitalsdsl.rules import Level
-from vitalsdsl.tracker import Alert
+from vitalsdsl.acting.tracker import Alert
+from vitalsdsl.ground.errors import TrackerError
+from vitalsdsl.language.rules import Level
 
 
 class Sent(Sender):

@@ -11,8 +11,8 @@ import pytest
 from sending import HOSTILE, alert, port
 from vitalsdsl_notify.quiet import quiet
 
-from vitalsdsl.errors import TrackerError, UsageError
-from vitalsdsl.rules import Level
+from vitalsdsl.ground.errors import TrackerError, UsageError
+from vitalsdsl.language.rules import Level
 
 SLACK = "https://hooks.slack.com/services/T1JJ3T3L2/A1BRTD4JD/TIiajkdnlazkcOXrIdevi7FQ"
 DISCORD = "discord://4174216298/JHMHI8qBe7bk2ZwO5U711o3dV_js"

@@ -10,7 +10,7 @@ import pytest
 from sending import HOSTILE, alert, port
 from vitalsdsl_notify import verify
 
-from vitalsdsl.errors import TrackerError, UsageError
+from vitalsdsl.ground.errors import TrackerError, UsageError
 
 SECRET = "s3cr3t-of-both"
 

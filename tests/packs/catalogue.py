@@ -13,14 +13,14 @@ from typing import Any
 import vitalsdsl_rules
 
 from tests.packs.wrongs import Reach
-from vitalsdsl import rules
-from vitalsdsl.comments import Remarks
-from vitalsdsl.formatter import Wording
-from vitalsdsl.packs import pack, packs, tests_of_pack
-from vitalsdsl.parser import parse
-from vitalsdsl.policy import LoadedPolicy, load
-from vitalsdsl.rules import Level
-from vitalsdsl.sentences import clause, opening, parts, sentence
+from vitalsdsl.language import rules
+from vitalsdsl.language.comments import Remarks
+from vitalsdsl.language.formatter import Wording
+from vitalsdsl.language.parser import parse
+from vitalsdsl.language.rules import Level
+from vitalsdsl.language.sentences import clause, opening, parts, sentence
+from vitalsdsl.policies.packs import pack, packs, tests_of_pack
+from vitalsdsl.policies.policy import LoadedPolicy, load
 from vitalsdsl.testing import load_tests
 
 FOLDER = Path(vitalsdsl_rules.__file__).parent

@@ -8,10 +8,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from tests.packs.wrongs import Mutant, Reach, mutants
-from vitalsdsl.logged import Reads
-from vitalsdsl.packs import tests_of_pack
-from vitalsdsl.policy import LoadedPolicy, load
-from vitalsdsl.sources import events_of
+from vitalsdsl.planning.logged import Reads
+from vitalsdsl.policies.packs import tests_of_pack
+from vitalsdsl.policies.policy import LoadedPolicy, load
+from vitalsdsl.runs.sources import events_of
 from vitalsdsl.testing import Suite, Test, load_tests, run_test
 
 HOME_OF_SHARED = "core"

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from tests.packs.catalogue import PAGE, Pack, measured, measured_of, page, shipped
-from vitalsdsl.layout import format_policy
-from vitalsdsl.parser import parse
-from vitalsdsl.rules import Level, Rule
+from vitalsdsl.language.layout import format_policy
+from vitalsdsl.language.parser import parse
+from vitalsdsl.language.rules import Level, Rule
 
 
 def test_the_catalogue_is_made_from_the_packs(update: bool) -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from tests.packs.killing import Killer
 from tests.packs.survivors import Survivors
-from vitalsdsl.packs import packs
+from vitalsdsl.policies.packs import packs
 from vitalsdsl.testing import load_tests
 
 SAMPLE = 10

@@ -11,11 +11,11 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TypeVar
 
-from vitalsdsl import expressions as ex
-from vitalsdsl import rules
-from vitalsdsl.formatter import expression_text
-from vitalsdsl.renaming import replaced
-from vitalsdsl.scope import match_family
+from vitalsdsl.language import expressions as ex
+from vitalsdsl.language import rules
+from vitalsdsl.language.formatter import expression_text
+from vitalsdsl.language.renaming import replaced
+from vitalsdsl.language.scope import match_family
 
 FACTORS = (1.3, 0.7)
 TURNED = {"<": ">", ">": "<", "<=": ">=", ">=": "<=", "==": "!=", "!=": "=="}

@@ -12,11 +12,11 @@ import pytest
 from click.testing import CliRunner, Result
 
 from vitalsdsl.cli.app import vitals
-from vitalsdsl.points import Row, RunInfo
-from vitalsdsl.policy import load
+from vitalsdsl.ground.points import Row, RunInfo
+from vitalsdsl.policies.policy import load
 from vitalsdsl.report import page
 from vitalsdsl.report.examine import RunReport, examine
-from vitalsdsl.sources import Recording
+from vitalsdsl.runs.sources import Recording
 
 HOSTILE = '<script>alert(1)</script> $\\frac{a}{b}$ | `x` \x1b[31m &amp; "quoted"'
 

@@ -8,15 +8,15 @@ import statistics
 
 import pytest
 
-from vitalsdsl.points import Rewind, Row, RunInfo
-from vitalsdsl.policy import load
+from vitalsdsl.ground.points import Rewind, Row, RunInfo
+from vitalsdsl.language.rules import Level
+from vitalsdsl.policies.policy import load
 from vitalsdsl.report.bands import Band, Bands
 from vitalsdsl.report.checklist import Mark
 from vitalsdsl.report.curve import Curve
 from vitalsdsl.report.examine import RunReport, examine
 from vitalsdsl.report.reading import relations, standings
-from vitalsdsl.rules import Level
-from vitalsdsl.sources import Recording
+from vitalsdsl.runs.sources import Recording
 
 
 def examined(rows: list[Row | Rewind], text: str, checkup: str | None = None) -> RunReport:

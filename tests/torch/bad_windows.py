@@ -13,7 +13,7 @@ from torch import nn
 from torch.nn import functional
 from vitalsdsl_torch import Guard
 
-from vitalsdsl.policy import load
+from vitalsdsl.policies.policy import load
 
 VOCABULARY, CONTEXT, BATCH = 32, 16, 32
 BAD, TRIP_AT, SAVED_AT, AFTER = range(150, 180), 160, 125, 100

@@ -149,7 +149,7 @@ def context() -> Any:
     """Processes that have torch loaded when they begin: loading it takes seconds."""
     found = multiprocessing.get_context("forkserver")
     found.set_forkserver_preload(
-        ["torch", "torch._dynamo", "torch.distributed.fsdp", "vitalsdsl_torch.guard", "vitalsdsl_torch.shards", "vitalsdsl.parser"]
+        ["torch", "torch._dynamo", "torch.distributed.fsdp", "vitalsdsl_torch.guard", "vitalsdsl_torch.shards", "vitalsdsl.language.parser"]
     )  # fmt: skip
     return found
 

@@ -16,7 +16,7 @@ from training_loops import ORANGE, Counting, Loop, Shelf, account, same
 from vitalsdsl_torch import Batches, Guard, checkpoint
 from vitalsdsl_torch.contents import Contents
 
-from vitalsdsl.errors import StateError, UsageError
+from vitalsdsl.ground.errors import StateError, UsageError
 
 
 @pytest.fixture(autouse=True)

@@ -55,7 +55,7 @@ from vitalsdsl_torch import Batches, Guard, Paused
 from vitalsdsl_torch.history import History
 from vitalsdsl_torch.rules import Rules
 
-from vitalsdsl.control import ControlFolder
+from vitalsdsl.acting.control import ControlFolder
 
 
 @pytest.fixture(autouse=True)

@@ -12,7 +12,7 @@ import torch
 from training_loops import Loop, account, answers, channel, request, same
 from vitalsdsl_torch import Batches, BrokenOff, Guard, Limits, Paused
 
-from vitalsdsl.control import ControlFolder
+from vitalsdsl.acting.control import ControlFolder
 
 
 @pytest.fixture(autouse=True)
@@ -60,7 +60,7 @@ def test_everything_goes_back_but_the_data(tmp_path: Path) -> None:
 
 
 def test_the_rules_go_back_with_it_and_the_tags_too(tmp_path: Path) -> None:
-    from vitalsdsl.memory import Memory
+    from vitalsdsl.acting.memory import Memory
 
     port = Memory()
     loop = Loop(tmp_path / "run", bad=range(105, 110), ports=[port]).train(150)

@@ -13,7 +13,7 @@ import torch
 from training_loops import ORANGE, RED, Counting, Loop, Shelf, account, answers, channel, policy, request, same
 from vitalsdsl_torch import Batches, Ended, Guard, Paused, Stopped
 
-from vitalsdsl.errors import UsageError
+from vitalsdsl.ground.errors import UsageError
 
 
 @pytest.fixture(autouse=True)

@@ -33,7 +33,7 @@ from guarded_ranks import (
 from training_loops import BATCHES, answers, channel, history, request
 from vitalsdsl_torch import Batches, Guard
 
-from vitalsdsl.errors import UsageError
+from vitalsdsl.ground.errors import UsageError
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="processes are killed by a signal")
 

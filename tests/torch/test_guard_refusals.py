@@ -10,7 +10,7 @@ import torch
 from training_loops import RED, Loop, Shelf
 from vitalsdsl_torch import Guard
 
-from vitalsdsl.errors import UsageError
+from vitalsdsl.ground.errors import UsageError
 
 
 @pytest.fixture(autouse=True)

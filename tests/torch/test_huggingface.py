@@ -16,7 +16,7 @@ pytest.importorskip("accelerate")
 
 from vitalsdsl_torch.huggingface import GuardCallback  # noqa: E402
 
-from vitalsdsl.errors import UsageError  # noqa: E402
+from vitalsdsl.ground.errors import UsageError  # noqa: E402
 
 ORANGE = "rule hot { when loss > 5 for 3 steps -> orange }"
 

@@ -18,7 +18,7 @@ pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="processes are k
 def processes() -> Any:
     """Processes that have torch loaded when they begin: loading it takes seconds, and they are many."""
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["torch", "torch._dynamo", "vitalsdsl_torch.guard", "vitalsdsl.parser"])
+    context.set_forkserver_preload(["torch", "torch._dynamo", "vitalsdsl_torch.guard", "vitalsdsl.language.parser"])
     return context
 
 

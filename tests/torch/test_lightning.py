@@ -20,7 +20,7 @@ from lightning.pytorch.loggers import CSVLogger  # noqa: E402
 from lightning.pytorch.strategies import SingleDeviceStrategy  # noqa: E402
 from vitalsdsl_torch.lightning import GuardCallback  # noqa: E402
 
-from vitalsdsl.errors import UsageError  # noqa: E402
+from vitalsdsl.ground.errors import UsageError  # noqa: E402
 
 ORANGE = "rule hot { when loss > 5 for 3 steps -> orange }"
 YELLOW = "rule hot { when loss > 5 -> yellow }"

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 from vitalsdsl_torch.mailbox import Mailbox
 
-from vitalsdsl.control import Asked, Control
-from vitalsdsl.errors import TrackerError
+from vitalsdsl.acting.control import Asked, Control
+from vitalsdsl.ground.errors import TrackerError
 
 
 class Server(Control):

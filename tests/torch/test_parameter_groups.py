@@ -19,7 +19,7 @@ from torch import nn  # noqa: E402
 from vitalsdsl_torch.groups import parameter_groups  # noqa: E402
 from vitalsdsl_torch.vitals import Vitals  # noqa: E402
 
-from vitalsdsl.errors import UsageError  # noqa: E402
+from vitalsdsl.ground.errors import UsageError  # noqa: E402
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "parameter_groups.md").read_text("utf-8")

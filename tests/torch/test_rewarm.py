@@ -11,7 +11,7 @@ from guarded_ranks import Company, rates
 from training_loops import BATCHES, RED, Loop
 from vitalsdsl_torch import Guard
 
-from vitalsdsl.errors import UsageError
+from vitalsdsl.ground.errors import UsageError
 
 BAD = range(105, 110)
 

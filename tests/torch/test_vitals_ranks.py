@@ -17,7 +17,7 @@ torch = pytest.importorskip("torch")
 from vitalsdsl_torch.vitals import Vitals  # noqa: E402
 
 from tests.torch.ranks import MODELS, model_of, train  # noqa: E402
-from vitalsdsl.errors import UsageError  # noqa: E402
+from vitalsdsl.ground.errors import UsageError  # noqa: E402
 
 HOME = Path(__file__).parents[2]
 PATHS = os.pathsep.join([str(HOME), str(HOME / "integrations"), os.environ.get("PYTHONPATH", "")])

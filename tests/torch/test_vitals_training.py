@@ -19,7 +19,7 @@ from vitalsdsl_torch.collectors.base import collectors  # noqa: E402
 from vitalsdsl_torch.data import Batches  # noqa: E402
 from vitalsdsl_torch.vitals import Vitals  # noqa: E402
 
-from vitalsdsl.errors import UsageError  # noqa: E402
+from vitalsdsl.ground.errors import UsageError  # noqa: E402
 
 EACH = dict.fromkeys(collectors(), 1)
 

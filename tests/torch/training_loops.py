@@ -12,8 +12,8 @@ from typing import Any
 import torch
 from vitalsdsl_torch import Guard
 
-from vitalsdsl.control import ControlFolder, control_of
-from vitalsdsl.policy import LoadedPolicy, load
+from vitalsdsl.acting.control import ControlFolder, control_of
+from vitalsdsl.policies.policy import LoadedPolicy, load
 
 BATCHES = 1_000
 RED = "when loss > 5 for 3 steps -> red"

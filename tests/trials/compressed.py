@@ -15,8 +15,10 @@ from vitalsdsl_mlflow import remote, rest, targets
 from vitalsdsl_notify import webhook
 from vitalsdsl_wandb import feed, graphql
 
-from vitalsdsl import crew, dispatch, retry_after, store, troubles, watched, watcher
 from vitalsdsl.__main__ import main
+from vitalsdsl.acting import crew, dispatch
+from vitalsdsl.ground import retry_after
+from vitalsdsl.watching import store, troubles, watched, watcher
 
 SHORTENED: list[tuple[ModuleType, tuple[str, ...]]] = [
     (watcher, ("FIND_EVERY", "LOOK_AGAIN", "LEASE")),

@@ -24,7 +24,7 @@ from tests.detecting.judged_cases import QUICK, SUITES, Case, Scale
 from tests.detecting.judging import judged
 from tests.detecting.measured import noted
 from tests.detecting.tables import TABLES, table
-from vitalsdsl.policy import load
+from vitalsdsl.policies.policy import load
 
 PROCESSES = 2
 

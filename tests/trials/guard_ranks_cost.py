@@ -16,7 +16,7 @@ import torch
 from torch import distributed
 from vitalsdsl_torch import Guard
 
-from vitalsdsl.policy import load
+from vitalsdsl.policies.policy import load
 
 STEPS = 3_000
 

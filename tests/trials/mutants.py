@@ -12,7 +12,7 @@ import time
 
 from tests.packs.killing import Killer
 from tests.packs.survivors import Survivors
-from vitalsdsl.packs import packs
+from vitalsdsl.policies.packs import packs
 
 
 def main(arguments: list[str]) -> int:

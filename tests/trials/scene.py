@@ -28,7 +28,7 @@ import requests
 from tests.mlflow.conftest import Server
 from tests.trials import compressed
 from vitalsdsl.__main__ import main
-from vitalsdsl.home import file_name
+from vitalsdsl.ground.home import file_name
 
 ROOT = Path(__file__).parents[2]
 

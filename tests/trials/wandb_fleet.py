@@ -26,9 +26,9 @@ from vitalsdsl_wandb import remote
 
 import vitalsdsl as vitals
 from tests.wandb.server import Json, Run, Server, iso
-from vitalsdsl.feeds import Feed, Wanted
-from vitalsdsl.watched import Reading, Watched
-from vitalsdsl.watcher import Assignment, Shows, Watcher
+from vitalsdsl.watching.feeds import Feed, Wanted
+from vitalsdsl.watching.watched import Reading, Watched
+from vitalsdsl.watching.watcher import Assignment, Shows, Watcher
 
 POLICY = Path(__file__).with_name("fleet.vitals")
 NOISY = Path(__file__).with_name("noisy.vitals")

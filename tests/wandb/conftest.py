@@ -12,7 +12,7 @@ from vitalsdsl_wandb import feed, remote
 from vitalsdsl_wandb.tap import wandb_module
 
 from tests.wandb.server import Server
-from vitalsdsl.session import Monitor
+from vitalsdsl.attaching.session import Monitor
 
 attach_module = importlib.import_module("vitalsdsl_wandb.attach")
 

@@ -16,8 +16,8 @@ from pathlib import Path
 
 from vitalsdsl_wandb.recorded import read
 
-from vitalsdsl.errors import VitalsError
-from vitalsdsl.points import Row
+from vitalsdsl.ground.errors import VitalsError
+from vitalsdsl.ground.points import Row
 
 VERSIONS = ("0.13.9", "0.16.6", "0.18.7", "0.22.3", "0.30.0", "0.31.0")
 

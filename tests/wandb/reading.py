@@ -9,9 +9,9 @@ from typing import Any
 from vitalsdsl_wandb.feed import WandbFeed
 from vitalsdsl_wandb.remote import target
 
-from vitalsdsl.errors import TrackerError
-from vitalsdsl.feeds import Wanted
-from vitalsdsl.points import Rewind, Row
+from vitalsdsl.ground.errors import TrackerError
+from vitalsdsl.ground.points import Rewind, Row
+from vitalsdsl.watching.feeds import Wanted
 
 Event = Row | Rewind
 

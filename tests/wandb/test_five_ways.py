@@ -17,15 +17,15 @@ from vitalsdsl_wandb.references import target
 
 import vitalsdsl as vitals
 from tests.wandb.server import Server
-from vitalsdsl import watcher
-from vitalsdsl.feeds import Wanted
-from vitalsdsl.journal import journals_of
-from vitalsdsl.points import Rewind
-from vitalsdsl.policy import LoadedPolicy
-from vitalsdsl.sources import read
-from vitalsdsl.stream import Stream
-from vitalsdsl.verdict import Transition
-from vitalsdsl.watcher import Assignment, Shows, Watcher
+from vitalsdsl.acting.journal import journals_of
+from vitalsdsl.ground.points import Rewind
+from vitalsdsl.policies.policy import LoadedPolicy
+from vitalsdsl.runs.sources import read
+from vitalsdsl.streaming.stream import Stream
+from vitalsdsl.verdicts.verdict import Transition
+from vitalsdsl.watching import watcher
+from vitalsdsl.watching.feeds import Wanted
+from vitalsdsl.watching.watcher import Assignment, Shows, Watcher
 
 RULES = """policy five
 rule spike { when loss > 3 for 3 steps -> orange because "loss is {loss:.2f}" }

@@ -15,7 +15,7 @@ from vitalsdsl_wandb import framing
 from vitalsdsl_wandb.framing import Frames
 
 from tests.wandb.run_files import BEGINNING, BLOCK, framed
-from vitalsdsl.errors import SourceError
+from vitalsdsl.ground.errors import SourceError
 
 
 def payloads(seed: int, count: int, largest: int) -> list[bytes]:

@@ -18,8 +18,8 @@ from vitalsdsl_wandb.local import LocalRun
 from vitalsdsl_wandb.places import by_run, files_at
 
 from tests.wandb import run_files as w
-from vitalsdsl.errors import RunGone, SourceError
-from vitalsdsl.points import Rewind, Row
+from vitalsdsl.ground.errors import RunGone, SourceError
+from vitalsdsl.ground.points import Rewind, Row
 
 
 def reading(place: Path, **options: Any) -> LocalRun:

@@ -16,15 +16,15 @@ from vitalsdsl_wandb.remote import target
 
 import vitalsdsl as vitals
 from tests.wandb.server import KEY, Server
-from vitalsdsl.delivery import Retry
-from vitalsdsl.dispatch import Dispatcher
-from vitalsdsl.errors import RunGone, TrackerError
-from vitalsdsl.feeds import Wanted
-from vitalsdsl.journal import Journal
-from vitalsdsl.points import Row, RunInfo
-from vitalsdsl.rules import Level
-from vitalsdsl.tracker import Ability, Alert, Request
-from vitalsdsl.verdict import Transition
+from vitalsdsl.acting.delivery import Retry
+from vitalsdsl.acting.dispatch import Dispatcher
+from vitalsdsl.acting.journal import Journal
+from vitalsdsl.acting.tracker import Ability, Alert, Request
+from vitalsdsl.ground.errors import RunGone, TrackerError
+from vitalsdsl.ground.points import Row, RunInfo
+from vitalsdsl.language.rules import Level
+from vitalsdsl.verdicts.verdict import Transition
+from vitalsdsl.watching.feeds import Wanted
 
 SPIKE = Transition("r1", 0, "spike", None, 2, 2, Level.GREEN, Level.ORANGE, "condition")
 ALERT = Alert("id-1", "spike is orange", "loss > 3 since step 2", Level.ORANGE, SPIKE)

@@ -23,10 +23,11 @@ from vitalsdsl_wandb import library
 from vitalsdsl_wandb.library import PolicyLibrary
 
 from tests.wandb.transaction_log import of_kind, transaction_log
-from vitalsdsl import load, references
+from vitalsdsl import load
 from vitalsdsl.cli.app import vitals
-from vitalsdsl.errors import SourceError, TrackerError, UsageError
-from vitalsdsl.references import Kept
+from vitalsdsl.ground.errors import SourceError, TrackerError, UsageError
+from vitalsdsl.policies import references
+from vitalsdsl.policies.references import Kept
 
 TEXT = "when loss > 3 for 2 steps -> orange do alert, tag\n"
 

@@ -19,7 +19,7 @@ from vitalsdsl_wandb import remote
 import vitalsdsl as vitals
 from tests.wandb.reading import Watcher, losses, shown, values
 from tests.wandb.server import Server
-from vitalsdsl.points import Rewind, Row
+from vitalsdsl.ground.points import Rewind, Row
 
 if "CI" not in os.environ:
     pytest.importorskip("wandb")
@@ -152,7 +152,7 @@ def test_the_transitions_are_those_of_the_process_itself(online: Server, tmp_pat
 def test_neither_reading_nor_watching_loads_wandb(server: Server) -> None:
     server.run(state="finished").log(*losses(3))
     code = (
-        "import sys; from vitalsdsl_wandb.remote import read, target; from vitalsdsl.feeds import Wanted; "
+        "import sys; from vitalsdsl_wandb.remote import read, target; from vitalsdsl.watching.feeds import Wanted; "
         "assert len(read('team/p/r1')[0].events) == 3; target('team/p', Wanted()).find(); sys.exit('wandb' in sys.modules)"
     )
     root = [str(Path(m.__file__).parent.parent) for m in (vitals, vitalsdsl_wandb) if m.__file__]

@@ -13,8 +13,8 @@ from vitalsdsl_wandb import feed, graphql, remote
 
 from tests.wandb.reading import Watcher, history_of, losses, values
 from tests.wandb.server import KEY, Server
-from vitalsdsl.errors import RunGone, SourceError, StateError, TrackerError
-from vitalsdsl.points import Rewind
+from vitalsdsl.ground.errors import RunGone, SourceError, StateError, TrackerError
+from vitalsdsl.ground.points import Rewind
 
 FAULTS: dict[str, dict[str, Any]] = {
     "busy, and says for how long": {"status": 429, "headers": {"Retry-After": "0"}},

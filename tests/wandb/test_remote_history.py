@@ -12,7 +12,7 @@ from vitalsdsl_wandb.progress import Mark, Progress
 
 from tests.wandb.reading import Watcher, history_of, losses, shown, values
 from tests.wandb.server import Server
-from vitalsdsl.points import Rewind, Row
+from vitalsdsl.ground.points import Rewind, Row
 
 
 def rewritten(count: int, keep: int, again: int) -> tuple[list[str], list[str]]:

@@ -11,9 +11,9 @@ from vitalsdsl_wandb import address, references, remote
 
 from tests.wandb.reading import history_of, losses
 from tests.wandb.server import Server
-from vitalsdsl.errors import MissingExtraError, RunGone, SourceError, TrackerError, UsageError
-from vitalsdsl.feeds import Wanted
-from vitalsdsl.points import Row
+from vitalsdsl.ground.errors import MissingExtraError, RunGone, SourceError, TrackerError, UsageError
+from vitalsdsl.ground.points import Row
+from vitalsdsl.watching.feeds import Wanted
 
 
 def names(feeds: Any) -> list[str]:

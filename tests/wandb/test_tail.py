@@ -29,9 +29,9 @@ import vitalsdsl as vitals
 from tests.wandb import run_files as w
 from tests.wandb.test_tap import kept, same
 from tests.wandb.transaction_log import transaction_log
-from vitalsdsl.errors import RunGone, TrackerError, UsageError
-from vitalsdsl.feeds import Feed, Wanted
-from vitalsdsl.points import Rewind, Row
+from vitalsdsl.ground.errors import RunGone, TrackerError, UsageError
+from vitalsdsl.ground.points import Rewind, Row
+from vitalsdsl.watching.feeds import Feed, Wanted
 
 ALL = Wanted(finished=True)
 

@@ -8,8 +8,8 @@ import pytest
 from vitalsdsl_wandb.library import PolicyLibrary
 from vitalsdsl_wandb.references import claims
 
-from vitalsdsl.errors import SourceError, UsageError
-from vitalsdsl.policy import load
+from vitalsdsl.ground.errors import SourceError, UsageError
+from vitalsdsl.policies.policy import load
 
 RUN = "run-20260131_120000-3kx9"
 

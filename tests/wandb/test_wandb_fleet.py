@@ -15,12 +15,12 @@ from vitalsdsl_wandb.feed import WandbFeed
 
 import vitalsdsl as vitals
 from tests.wandb.server import Run, Server
-from vitalsdsl import watcher
-from vitalsdsl.errors import RunGone, TrackerError
-from vitalsdsl.feeds import Cursor, Wanted
-from vitalsdsl.points import Row
-from vitalsdsl.watched import Reading, Watched
-from vitalsdsl.watcher import Assignment, Shows, Watcher
+from vitalsdsl.ground.errors import RunGone, TrackerError
+from vitalsdsl.ground.points import Row
+from vitalsdsl.watching import watcher
+from vitalsdsl.watching.feeds import Cursor, Wanted
+from vitalsdsl.watching.watched import Reading, Watched
+from vitalsdsl.watching.watcher import Assignment, Shows, Watcher
 
 RUNS = 15
 NAMES = [f"m{at}" for at in range(5)]

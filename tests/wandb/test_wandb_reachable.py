@@ -9,7 +9,7 @@ import pytest
 from vitalsdsl_wandb import graphql
 from vitalsdsl_wandb.reachable import look
 
-from vitalsdsl.errors import TrackerError
+from vitalsdsl.ground.errors import TrackerError
 
 
 @pytest.fixture(autouse=True)

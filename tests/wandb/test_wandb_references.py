@@ -27,12 +27,12 @@ import vitalsdsl as vitals
 from tests.wandb import run_files as w
 from tests.wandb.test_tail import drained
 from tests.wandb.transaction_log import transaction_log
-from vitalsdsl import sources
 from vitalsdsl.cli.app import vitals as command
-from vitalsdsl.errors import SourceError
-from vitalsdsl.feeds import Wanted
-from vitalsdsl.points import Rewind
-from vitalsdsl.stream import Stream
+from vitalsdsl.ground.errors import SourceError
+from vitalsdsl.ground.points import Rewind
+from vitalsdsl.runs import sources
+from vitalsdsl.streaming.stream import Stream
+from vitalsdsl.watching.feeds import Wanted
 
 ROOT = Path(__file__).parents[2]
 
@@ -126,8 +126,8 @@ def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         text += f"[vitalsdsl.{group}]\n" + "\n".join(lines) + "\n"
     (inside / "entry_points.txt").write_text(text)
     (folder / "thirdparty.py").write_text(
-        "from vitalsdsl.points import Row, RunInfo\n"
-        "from vitalsdsl.sources import Recording\n"
+        "from vitalsdsl.ground.points import Row, RunInfo\n"
+        "from vitalsdsl.runs.sources import Recording\n"
         "def knows(place, head):\n"
         "    return head.startswith(b'%RUN')\n"
         "def read(reference, *, step_key=None):\n"
@@ -290,7 +290,7 @@ def test_nothing_of_wandb_is_loaded_to_read_its_files(wandb_folder: Path) -> Non
     code = (
         "import sys\n"
         "from vitalsdsl_wandb.references import read, target\n"
-        "from vitalsdsl.feeds import Wanted\n"
+        "from vitalsdsl.watching.feeds import Wanted\n"
         "rows = sum(len(list(run.events)) for run in read('wandb'))\n"
         "feeds = target('./wandb', Wanted(finished=True)).find()\n"
         "assert rows > 300 and len(feeds) == 2 and feeds[0].read(None).events\n"

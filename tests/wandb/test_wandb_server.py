@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from vitalsdsl_wandb.server import Key, find_key, find_server
 
-from vitalsdsl.errors import TrackerError
+from vitalsdsl.ground.errors import TrackerError
 
 NAMES = ("WANDB_BASE_URL", "WANDB_API_KEY", "WANDB_CONFIG_DIR", "WANDB_DIR", "WANDB_APP_URL", "NETRC",
          "WANDB_IDENTITY_TOKEN_FILE")  # fmt: skip

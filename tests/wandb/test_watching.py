@@ -16,12 +16,12 @@ import vitalsdsl as vitals
 from tests.acting import all_clears
 from tests.feeding import as_plain
 from tests.wandb.server import Run, Server
-from vitalsdsl import watcher
-from vitalsdsl.feeds import Wanted
-from vitalsdsl.points import Rewind, Row
-from vitalsdsl.stream import Stream
-from vitalsdsl.verdict import Transition
-from vitalsdsl.watcher import Assignment, Shows, Watcher
+from vitalsdsl.ground.points import Rewind, Row
+from vitalsdsl.streaming.stream import Stream
+from vitalsdsl.verdicts.verdict import Transition
+from vitalsdsl.watching import watcher
+from vitalsdsl.watching.feeds import Wanted
+from vitalsdsl.watching.watcher import Assignment, Shows, Watcher
 
 POLICY = vitals.load("p", text="rule spike { when loss > 3 for 3 steps -> orange do alert, tag }")
 

@@ -7,13 +7,13 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from vitalsdsl import expressions as ex
-from vitalsdsl import rules
 from vitalsdsl.actions.base import Accepts, Action, Parameter, registry
-from vitalsdsl.diagnostic import Diagnostic, Severity
-from vitalsdsl.formatter import AS_WRITTEN
-from vitalsdsl.rules import Level
-from vitalsdsl.source import Span
+from vitalsdsl.ground.diagnostic import Diagnostic, Severity
+from vitalsdsl.ground.source import Span
+from vitalsdsl.language import expressions as ex
+from vitalsdsl.language import rules
+from vitalsdsl.language.formatter import AS_WRITTEN
+from vitalsdsl.language.rules import Level
 
 Params = Mapping[str, rules.Param]
 

@@ -16,10 +16,10 @@ from vitalsdsl.backtesting.over import OnProgress, Verdicts, Work, over
 from vitalsdsl.backtesting.score import Score, score
 from vitalsdsl.backtesting.summary import LEVELS, RuleSummary
 from vitalsdsl.backtesting.sweep import Sweep, parse_sweep
-from vitalsdsl.errors import UsageError
-from vitalsdsl.places import Unread
-from vitalsdsl.policy import LoadedPolicy, as_policy, load
-from vitalsdsl.rules import LEVEL_WORDS, Level
+from vitalsdsl.ground.errors import UsageError
+from vitalsdsl.language.rules import LEVEL_WORDS, Level
+from vitalsdsl.policies.policy import LoadedPolicy, as_policy, load
+from vitalsdsl.runs.places import Unread
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from vitalsdsl.backtesting.outcome import Change, RunOutcome
-from vitalsdsl.rules import Level
+from vitalsdsl.language.rules import Level
 
 
 class Shift(Enum):

@@ -10,18 +10,18 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
-from vitalsdsl import rules
 from vitalsdsl.backtesting.outcome import Change, RunOutcome, Steps
-from vitalsdsl.batch import Batch
-from vitalsdsl.errors import SourceError, UsageError, VitalsError
-from vitalsdsl.places import Place
-from vitalsdsl.points import Rewind, Row
-from vitalsdsl.policy import LoadedPolicy, load
-from vitalsdsl.rules import Level
-from vitalsdsl.sight import Sight
-from vitalsdsl.sources import Recording, read
-from vitalsdsl.stream import Stream
-from vitalsdsl.table import Table
+from vitalsdsl.columns.batch import Batch
+from vitalsdsl.ground.errors import SourceError, UsageError, VitalsError
+from vitalsdsl.ground.points import Rewind, Row
+from vitalsdsl.language import rules
+from vitalsdsl.language.rules import Level
+from vitalsdsl.nodes.table import Table
+from vitalsdsl.planning.sight import Sight
+from vitalsdsl.policies.policy import LoadedPolicy, load
+from vitalsdsl.runs.places import Place
+from vitalsdsl.runs.sources import Recording, read
+from vitalsdsl.streaming.stream import Stream
 
 
 @dataclass(frozen=True)

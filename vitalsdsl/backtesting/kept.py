@@ -13,7 +13,7 @@ from pathlib import Path
 from vitalsdsl import __version__
 from vitalsdsl.backtesting.judging import PolicyCopy
 from vitalsdsl.backtesting.outcome import RunOutcome
-from vitalsdsl.places import Place
+from vitalsdsl.runs.places import Place
 
 logger = logging.getLogger("vitalsdsl")
 

@@ -17,9 +17,9 @@ from ruamel.yaml import YAML
 from ruamel.yaml.error import YAMLError
 
 from vitalsdsl.backtesting.outcome import RunOutcome
-from vitalsdsl.errors import UsageError
-from vitalsdsl.rules import LEVEL_WORDS, Level
-from vitalsdsl.source import is_yaml
+from vitalsdsl.ground.errors import UsageError
+from vitalsdsl.ground.source import is_yaml
+from vitalsdsl.language.rules import LEVEL_WORDS, Level
 
 HEALTHY = "healthy"
 COLUMNS = ("run", "label", "onset", "end", "level", "at_most")

@@ -8,8 +8,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from vitalsdsl.rules import Level
-from vitalsdsl.verdict import Transition
+from vitalsdsl.language.rules import Level
+from vitalsdsl.verdicts.verdict import Transition
 
 Stride = tuple[int, int, int]
 """Steps at equal distances: the first, the distance, how many."""

@@ -11,8 +11,8 @@ from vitalsdsl.backtesting.kept import Kept
 from vitalsdsl.backtesting.outcome import RunOutcome
 from vitalsdsl.backtesting.pool import judged
 from vitalsdsl.backtesting.summary import RuleSummary, rule_summaries
-from vitalsdsl.errors import UsageError
-from vitalsdsl.places import Place, Unread, places_of
+from vitalsdsl.ground.errors import UsageError
+from vitalsdsl.runs.places import Place, Unread, places_of
 
 OnProgress = Callable[[int, int, int], None]
 """Told how many places are done, of how many, and how many points have been read."""

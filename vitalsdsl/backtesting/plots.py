@@ -24,9 +24,9 @@ from vitalsdsl.backtesting.backtest import Backtest, CurvePoint
 from vitalsdsl.backtesting.over import Verdicts
 from vitalsdsl.backtesting.score import LevelScore, Score
 from vitalsdsl.backtesting.summary import LEVELS
-from vitalsdsl.diagnostic import printable
-from vitalsdsl.errors import UsageError
-from vitalsdsl.rules import Level
+from vitalsdsl.ground.diagnostic import printable
+from vitalsdsl.ground.errors import UsageError
+from vitalsdsl.language.rules import Level
 
 ENDINGS = (".pdf", ".png", ".svg")
 COLOURS = {Level.YELLOW: "#d9a800", Level.ORANGE: "#e8730c", Level.RED: "#b3001b"}

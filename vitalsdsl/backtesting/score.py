@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from vitalsdsl.backtesting.labels import Assigned, Label
 from vitalsdsl.backtesting.outcome import Change, RunOutcome, Steps
 from vitalsdsl.backtesting.summary import LEVELS
-from vitalsdsl.rules import Level
+from vitalsdsl.language.rules import Level
 
 _Z = 1.959964
 """The normal deviate of a 95 % interval."""

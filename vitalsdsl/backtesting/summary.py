@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from vitalsdsl.backtesting.outcome import Change, RunOutcome
-from vitalsdsl.rules import Level
+from vitalsdsl.language.rules import Level
 
 LEVELS = (Level.YELLOW, Level.ORANGE, Level.RED)
 

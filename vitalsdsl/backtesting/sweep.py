@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from vitalsdsl.errors import UsageError
+from vitalsdsl.ground.errors import UsageError
 
 POINTS = 10
 """How many values of a range, where nobody says."""

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import click
 
+from vitalsdsl.acting.journal import Journal, journals_of
+from vitalsdsl.acting.ledger import acknowledgement
 from vitalsdsl.cli.app import fail, whoami
 from vitalsdsl.cli.options import home_option, run_argument
 from vitalsdsl.configuration import home_here
-from vitalsdsl.diagnostic import printable
-from vitalsdsl.journal import Journal, journals_of
-from vitalsdsl.ledger import acknowledgement
-from vitalsdsl.rules import Level
+from vitalsdsl.ground.diagnostic import printable
+from vitalsdsl.language.rules import Level
 
 
 @click.command("ack")

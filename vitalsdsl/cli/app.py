@@ -13,8 +13,8 @@ from typing import Any, NoReturn
 import click
 
 from vitalsdsl import __version__
-from vitalsdsl.diagnostic import printable
-from vitalsdsl.errors import PolicyError, VitalsError
+from vitalsdsl.ground.diagnostic import printable
+from vitalsdsl.ground.errors import PolicyError, VitalsError
 
 NO_COMMANDS = frozenset(
     {"app", "backtest_plain", "backtest_scores", "backtest_tables", "options", "output", "recorded"}

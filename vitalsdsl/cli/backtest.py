@@ -24,10 +24,10 @@ from vitalsdsl.cli.backtest_tables import show
 from vitalsdsl.cli.options import fail_option, home_option, loading_options, step_option
 from vitalsdsl.cli.recorded import nothing_read
 from vitalsdsl.configuration import home_here
-from vitalsdsl.diagnostic import printable
-from vitalsdsl.errors import MissingExtraError
-from vitalsdsl.json_line import json_line
-from vitalsdsl.rules import Level
+from vitalsdsl.ground.diagnostic import printable
+from vitalsdsl.ground.errors import MissingExtraError
+from vitalsdsl.ground.json_line import json_line
+from vitalsdsl.language.rules import Level
 
 EXIT_STOPPED = 130
 """As shells have it for what Ctrl-C ended."""

@@ -9,8 +9,8 @@ from rich.table import Table
 from rich.text import Text
 
 from vitalsdsl.cli.output import COLOURS
-from vitalsdsl.diagnostic import printable
-from vitalsdsl.rules import Level
+from vitalsdsl.ground.diagnostic import printable
+from vitalsdsl.language.rules import Level
 
 MOST = 40
 """How many runs, or other lines of one table, are shown; programs get all."""

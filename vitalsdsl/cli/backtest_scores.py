@@ -10,7 +10,7 @@ from vitalsdsl.backtesting.backtest import Backtest
 from vitalsdsl.backtesting.over import Verdicts
 from vitalsdsl.backtesting.score import Incident, LevelScore, Score, Share, quartiles
 from vitalsdsl.cli.backtest_plain import MOST, MOST_RULES, level, many, middling, rate, rest, table, words
-from vitalsdsl.diagnostic import printable
+from vitalsdsl.ground.diagnostic import printable
 
 
 def show_score(console: Console, score: Score) -> None:

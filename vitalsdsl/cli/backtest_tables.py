@@ -17,7 +17,7 @@ from vitalsdsl.backtesting.summary import RuleSummary
 from vitalsdsl.cli.backtest_plain import MOST, MOST_RULES, level, many, middling, rate, rest, table, words
 from vitalsdsl.cli.backtest_scores import curve_table, show_score, show_versus
 from vitalsdsl.cli.output import COLOURS
-from vitalsdsl.diagnostic import printable
+from vitalsdsl.ground.diagnostic import printable
 
 _WIDE = 160
 """The width where no terminal says another."""

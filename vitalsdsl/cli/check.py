@@ -7,17 +7,17 @@ from pathlib import Path
 
 import click
 
-from vitalsdsl import rule_files
 from vitalsdsl.cli.app import EXIT_FINDINGS, fail
 from vitalsdsl.cli.options import TakesMany, step_option
-from vitalsdsl.diagnostic import Diagnostic, Severity, render
-from vitalsdsl.errors import VitalsError
+from vitalsdsl.ground.diagnostic import Diagnostic, Severity, render
+from vitalsdsl.ground.errors import VitalsError
+from vitalsdsl.language.rules import Policy
 from vitalsdsl.lints.base import explain
 from vitalsdsl.lints.runs import Runs, Tries
-from vitalsdsl.policy import read
-from vitalsdsl.policy_files import standard_input, tests_of
-from vitalsdsl.references import is_elsewhere
-from vitalsdsl.rules import Policy
+from vitalsdsl.policies import rule_files
+from vitalsdsl.policies.policy import read
+from vitalsdsl.policies.policy_files import standard_input, tests_of
+from vitalsdsl.policies.references import is_elsewhere
 
 
 @click.command("check", cls=TakesMany)
@@ -104,7 +104,7 @@ def _tested(name: str) -> dict[str, set[str]] | None:
     suites = tests_of(Path(name)) if not is_elsewhere(name) else []
     if not suites:
         return None
-    testing, sources = (importlib.import_module(f"vitalsdsl.{name}") for name in ("testing", "sources"))
+    testing, sources = (importlib.import_module(f"vitalsdsl.{name}") for name in ("testing", "runs.sources"))
     try:
         results = [r for path in suites for r in testing.run_tests(testing.load_tests(path), sources.events_of)]
         seen: dict[str, set[str]] = testing.tested_rules(results)

@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from vitalsdsl.cli.app import fail
-from vitalsdsl.errors import MissingExtraError
+from vitalsdsl.ground.errors import MissingExtraError
 
 GROUP = "vitalsdsl.demos"
 SCENARIOS = ("rollback", "pause")

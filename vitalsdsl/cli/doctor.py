@@ -13,19 +13,19 @@ from dataclasses import asdict, dataclass
 import click
 
 from vitalsdsl import __version__
+from vitalsdsl.acting.tracker import Alert
 from vitalsdsl.channels import channel_ports
 from vitalsdsl.cli.app import EXIT_FINDINGS, fail
 from vitalsdsl.cli.options import form_option
 from vitalsdsl.configuration import Configuration, configuration, files, looked_in
-from vitalsdsl.diagnostic import printable
-from vitalsdsl.errors import TrackerError, VitalsError
-from vitalsdsl.json_line import json_line
-from vitalsdsl.packs import packs
-from vitalsdsl.policy import read
-from vitalsdsl.rules import Level
-from vitalsdsl.sources import schemes
-from vitalsdsl.tracker import Alert
-from vitalsdsl.verdict import Transition
+from vitalsdsl.ground.diagnostic import printable
+from vitalsdsl.ground.errors import TrackerError, VitalsError
+from vitalsdsl.ground.json_line import json_line
+from vitalsdsl.language.rules import Level
+from vitalsdsl.policies.packs import packs
+from vitalsdsl.policies.policy import read
+from vitalsdsl.runs.sources import schemes
+from vitalsdsl.verdicts.verdict import Transition
 
 _EXTRAS = {"wandb": "wandb", "mlflow": "mlflow", "torch": "torch", "apprise": "notify", "matplotlib": "report"}
 

@@ -5,23 +5,23 @@ from __future__ import annotations
 import click
 
 from vitalsdsl import consequences
-from vitalsdsl.batch import Batch
+from vitalsdsl.acting.provisions import Provisions
 from vitalsdsl.cli.app import fail
 from vitalsdsl.cli.options import form_option
 from vitalsdsl.cli.output import coloured, progress
 from vitalsdsl.cli.recorded import recordings
-from vitalsdsl.diagnostic import printable
+from vitalsdsl.columns.batch import Batch
 from vitalsdsl.explain import at_step, in_english
-from vitalsdsl.json_line import json_line
-from vitalsdsl.points import Rewind
-from vitalsdsl.policy import LoadedPolicy, load
-from vitalsdsl.provisions import Provisions
-from vitalsdsl.quick import AFTER
-from vitalsdsl.rules import Rule
-from vitalsdsl.scope import Scope
-from vitalsdsl.sources import Recording
-from vitalsdsl.stream import Stream
-from vitalsdsl.verdict import RuleState
+from vitalsdsl.ground.diagnostic import printable
+from vitalsdsl.ground.json_line import json_line
+from vitalsdsl.ground.points import Rewind
+from vitalsdsl.language.rules import Rule
+from vitalsdsl.language.scope import Scope
+from vitalsdsl.policies.policy import LoadedPolicy, load
+from vitalsdsl.runs.sources import Recording
+from vitalsdsl.streaming.quick import AFTER
+from vitalsdsl.streaming.stream import Stream
+from vitalsdsl.verdicts.verdict import RuleState
 
 
 @click.command("explain")

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import click
 
-from vitalsdsl import rule_files
 from vitalsdsl.cli.app import EXIT_FINDINGS, fail
-from vitalsdsl.diagnostic import Diagnostic, printable, render
-from vitalsdsl.layout import format_policy
-from vitalsdsl.policy_files import parse_any, policy_file, standard_input
-from vitalsdsl.source import Source, is_yaml
-from vitalsdsl.yaml.policy import to_yaml
+from vitalsdsl.ground.diagnostic import Diagnostic, printable, render
+from vitalsdsl.ground.source import Source, is_yaml
+from vitalsdsl.language.layout import format_policy
+from vitalsdsl.language.yaml.policy import to_yaml
+from vitalsdsl.policies import rule_files
+from vitalsdsl.policies.policy_files import parse_any, policy_file, standard_input
 
 
 @click.command("fmt")

@@ -9,8 +9,8 @@ import click
 
 from vitalsdsl.cli.app import fail
 from vitalsdsl.cli.options import form_option
-from vitalsdsl.forms.base import Form, find, forms
-from vitalsdsl.json_line import json_line
+from vitalsdsl.ground.json_line import json_line
+from vitalsdsl.language.forms.base import Form, find, forms
 from vitalsdsl.ops.base import Function, aggregates, registry
 
 Entry = type[Function] | Form

@@ -11,15 +11,15 @@ from vitalsdsl.cli.app import fail
 from vitalsdsl.cli.options import step_option
 from vitalsdsl.cli.packs import installed as installed_packs
 from vitalsdsl.cli.recorded import recordings, surveyed
-from vitalsdsl.diagnostic import Severity, printable
+from vitalsdsl.ground.diagnostic import Severity, printable
+from vitalsdsl.ground.source import is_yaml
+from vitalsdsl.ground.survey import Survey
+from vitalsdsl.language.rules import Policy, Rule
 from vitalsdsl.lints.runs import Alarms, Runs
-from vitalsdsl.naming import Vocabulary
-from vitalsdsl.policy import LoadedPolicy, read
-from vitalsdsl.rules import Policy, Rule
-from vitalsdsl.sight import Sight
-from vitalsdsl.source import is_yaml
+from vitalsdsl.planning.naming import Vocabulary
+from vitalsdsl.planning.sight import Sight
+from vitalsdsl.policies.policy import LoadedPolicy, read
 from vitalsdsl.starter import Pack, Starter
-from vitalsdsl.survey import Survey
 from vitalsdsl.trial import Trial
 
 

@@ -11,15 +11,15 @@ from rich.cells import cell_len
 from vitalsdsl.cli.options import form_option, step_option
 from vitalsdsl.cli.packs import installed as installed_packs
 from vitalsdsl.cli.recorded import runs_told, surveyed
-from vitalsdsl.diagnostic import printable
-from vitalsdsl.formatter import name_text
-from vitalsdsl.json_line import json_line
-from vitalsdsl.naming import Naming, Unnamed, Vocabulary
-from vitalsdsl.policy import LoadedPolicy, load
-from vitalsdsl.rules import Rule
-from vitalsdsl.sight import Sight
-from vitalsdsl.survey import MetricSurvey, Survey
-from vitalsdsl.verdict import spoken
+from vitalsdsl.ground.diagnostic import printable
+from vitalsdsl.ground.json_line import json_line
+from vitalsdsl.ground.survey import MetricSurvey, Survey
+from vitalsdsl.language.formatter import name_text
+from vitalsdsl.language.rules import Rule
+from vitalsdsl.planning.naming import Naming, Unnamed, Vocabulary
+from vitalsdsl.planning.sight import Sight
+from vitalsdsl.policies.policy import LoadedPolicy, load
+from vitalsdsl.verdicts.verdict import spoken
 
 WIDEST_NAME = 48
 MOST_LISTED = 200

@@ -8,8 +8,8 @@ from typing import Any
 
 import click
 
-from vitalsdsl.claims import run_name
-from vitalsdsl.rules import LEVEL_WORDS
+from vitalsdsl.ground.claims import run_name
+from vitalsdsl.language.rules import LEVEL_WORDS
 
 
 def _settings(ctx: click.Context, parameter: click.Parameter, values: tuple[str, ...]) -> dict[str, str]:

@@ -11,9 +11,9 @@ from rich.console import Console
 from rich.markup import escape
 from rich.progress import Progress
 
-from vitalsdsl.diagnostic import printable
-from vitalsdsl.policy import LoadedPolicy
-from vitalsdsl.verdict import Transition
+from vitalsdsl.ground.diagnostic import printable
+from vitalsdsl.policies.policy import LoadedPolicy
+from vitalsdsl.verdicts.verdict import Transition
 
 COLOURS = {"green": "green", "yellow": "yellow", "orange": "bright_red", "red": "red"}
 

@@ -8,13 +8,13 @@ import click
 
 from vitalsdsl.cli.app import fail
 from vitalsdsl.cli.options import form_option
-from vitalsdsl.diagnostic import printable
-from vitalsdsl.errors import VitalsError
-from vitalsdsl.json_line import json_line
-from vitalsdsl.logged import Reads
-from vitalsdsl.packs import packs
-from vitalsdsl.policy import LoadedPolicy, load
-from vitalsdsl.rules import Param, Rule
+from vitalsdsl.ground.diagnostic import printable
+from vitalsdsl.ground.errors import VitalsError
+from vitalsdsl.ground.json_line import json_line
+from vitalsdsl.language.rules import Param, Rule
+from vitalsdsl.planning.logged import Reads
+from vitalsdsl.policies.packs import packs
+from vitalsdsl.policies.policy import LoadedPolicy, load
 
 
 @click.command("packs")

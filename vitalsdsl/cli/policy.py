@@ -7,16 +7,16 @@ from typing import Any
 
 import click
 
-from vitalsdsl import lock as locks
 from vitalsdsl.cli.app import EXIT_FINDINGS, fail
 from vitalsdsl.cli.options import form_option, loading_options
 from vitalsdsl.cli.output import warn_of_other_meaning
-from vitalsdsl.diagnostic import printable
 from vitalsdsl.difference.policies import differences
-from vitalsdsl.errors import PolicyError, UsageError
-from vitalsdsl.json_line import json_line
-from vitalsdsl.policy import LoadedPolicy, load, read
-from vitalsdsl.references import LOCK, Kept, library
+from vitalsdsl.ground.diagnostic import printable
+from vitalsdsl.ground.errors import PolicyError, UsageError
+from vitalsdsl.ground.json_line import json_line
+from vitalsdsl.policies import lock as locks
+from vitalsdsl.policies.policy import LoadedPolicy, load, read
+from vitalsdsl.policies.references import LOCK, Kept, library
 
 
 @click.group("policy")

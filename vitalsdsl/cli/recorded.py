@@ -11,15 +11,15 @@ import click
 from vitalsdsl.cli.app import fail
 from vitalsdsl.cli.output import progress
 from vitalsdsl.cli.packs import installed
-from vitalsdsl.diagnostic import printable
-from vitalsdsl.errors import VitalsError
+from vitalsdsl.ground.diagnostic import printable
+from vitalsdsl.ground.errors import VitalsError
+from vitalsdsl.ground.points import Rewind, Row, RunInfo
+from vitalsdsl.ground.survey import Survey, Surveyor
+from vitalsdsl.language.rules import Axis, Policy
 from vitalsdsl.lints.runs import Runs
-from vitalsdsl.naming import Vocabulary
-from vitalsdsl.places import Unread, places_of
-from vitalsdsl.points import Rewind, Row, RunInfo
-from vitalsdsl.rules import Axis, Policy
-from vitalsdsl.sources import Recording, read
-from vitalsdsl.survey import Survey, Surveyor
+from vitalsdsl.planning.naming import Vocabulary
+from vitalsdsl.runs.places import Unread, places_of
+from vitalsdsl.runs.sources import Recording, read
 from vitalsdsl.trial import Trial
 
 MOST_SHOWN = 5

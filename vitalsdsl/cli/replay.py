@@ -6,21 +6,21 @@ from collections.abc import Iterator
 
 import click
 
-from vitalsdsl.batch import Batch, Replayed
 from vitalsdsl.cli.app import EXIT_LEVEL, EXIT_USAGE
 from vitalsdsl.cli.options import fail_option, form_option, loading_options, step_option
 from vitalsdsl.cli.output import coloured, progress, transition_line, warn_of_other_meaning
 from vitalsdsl.cli.recorded import recordings
-from vitalsdsl.diagnostic import printable
-from vitalsdsl.errors import SourceError, UsageError
-from vitalsdsl.json_line import json_line
-from vitalsdsl.logged import WHY_UNKNOWN, Reads
-from vitalsdsl.points import Rewind, Row
-from vitalsdsl.policy import LoadedPolicy, load
-from vitalsdsl.rules import Level
-from vitalsdsl.sources import Recording
-from vitalsdsl.stream import Stream
-from vitalsdsl.verdict import Transition
+from vitalsdsl.columns.batch import Batch, Replayed
+from vitalsdsl.ground.diagnostic import printable
+from vitalsdsl.ground.errors import SourceError, UsageError
+from vitalsdsl.ground.json_line import json_line
+from vitalsdsl.ground.points import Rewind, Row
+from vitalsdsl.language.rules import Level
+from vitalsdsl.planning.logged import WHY_UNKNOWN, Reads
+from vitalsdsl.policies.policy import LoadedPolicy, load
+from vitalsdsl.runs.sources import Recording
+from vitalsdsl.streaming.stream import Stream
+from vitalsdsl.verdicts.verdict import Transition
 
 
 @click.command("replay")

@@ -14,8 +14,8 @@ from vitalsdsl.cli.app import fail
 from vitalsdsl.cli.options import loading_options, step_option
 from vitalsdsl.cli.output import progress
 from vitalsdsl.cli.recorded import recordings
-from vitalsdsl.errors import MissingExtraError
-from vitalsdsl.policy import load
+from vitalsdsl.ground.errors import MissingExtraError
+from vitalsdsl.policies.policy import load
 from vitalsdsl.report.examine import RunReport, examine
 
 DEFAULT = "vitals-report.html"

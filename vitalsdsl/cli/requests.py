@@ -8,17 +8,17 @@ from pathlib import Path
 
 import click
 
-from vitalsdsl import messages
+from vitalsdsl.acting import messages
+from vitalsdsl.acting.control import CONTROL_VARIABLE, Asked, control_of
+from vitalsdsl.acting.dispatch import REQUEST_LIFETIME
+from vitalsdsl.acting.journal import Journal, journals_of
 from vitalsdsl.actions.base import registry
 from vitalsdsl.cli.options import control_option, form_option, home_option, run_argument
 from vitalsdsl.configuration import home_here
-from vitalsdsl.control import CONTROL_VARIABLE, Asked, control_of
-from vitalsdsl.diagnostic import printable
-from vitalsdsl.dispatch import REQUEST_LIFETIME
-from vitalsdsl.errors import UsageError
-from vitalsdsl.journal import Journal, journals_of
-from vitalsdsl.json_line import json_line
-from vitalsdsl.points import number
+from vitalsdsl.ground.diagnostic import printable
+from vitalsdsl.ground.errors import UsageError
+from vitalsdsl.ground.json_line import json_line
+from vitalsdsl.ground.points import number
 
 
 @click.command("requests")

@@ -7,10 +7,10 @@ import uuid
 
 import click
 
+from vitalsdsl.acting.control import control_of
 from vitalsdsl.cli.app import whoami
 from vitalsdsl.cli.options import control_option, run_argument
-from vitalsdsl.control import control_of
-from vitalsdsl.diagnostic import printable
+from vitalsdsl.ground.diagnostic import printable
 
 
 @click.command("resume")

@@ -10,10 +10,10 @@ import click
 from vitalsdsl.cli.options import home_option
 from vitalsdsl.cli.output import coloured
 from vitalsdsl.configuration import home_here
-from vitalsdsl.diagnostic import printable
+from vitalsdsl.ground.diagnostic import printable
 from vitalsdsl.launching import launch, levels_reached, was_watched
-from vitalsdsl.policy import load
-from vitalsdsl.watcher import Shows
+from vitalsdsl.policies.policy import load
+from vitalsdsl.watching.watcher import Shows
 
 
 class _OnStderr(Shows):

@@ -12,12 +12,12 @@ from pathlib import Path
 
 import click
 
+from vitalsdsl.acting.journal import Journal, journals_of
+from vitalsdsl.acting.ledger import silence
 from vitalsdsl.cli.app import fail, whoami
 from vitalsdsl.cli.options import home_option, run_argument
 from vitalsdsl.configuration import home_here
-from vitalsdsl.diagnostic import printable
-from vitalsdsl.journal import Journal, journals_of
-from vitalsdsl.ledger import silence
+from vitalsdsl.ground.diagnostic import printable
 
 _SECONDS = {"s": 1.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
 _MOST_NAMED = 5

@@ -6,13 +6,13 @@ from pathlib import Path
 
 import click
 
-from vitalsdsl import rule_files
 from vitalsdsl.cli.app import EXIT_FINDINGS, fail
 from vitalsdsl.cli.options import form_option
-from vitalsdsl.json_line import json_line
-from vitalsdsl.packs import pack, tests_of_pack
-from vitalsdsl.policy_files import is_suite, tests_of
-from vitalsdsl.sources import events_of
+from vitalsdsl.ground.json_line import json_line
+from vitalsdsl.policies import rule_files
+from vitalsdsl.policies.packs import pack, tests_of_pack
+from vitalsdsl.policies.policy_files import is_suite, tests_of
+from vitalsdsl.runs.sources import events_of
 from vitalsdsl.testing import load_tests, run_tests
 
 

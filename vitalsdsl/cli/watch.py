@@ -16,22 +16,22 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
+from vitalsdsl.acting.control import CONTROL_VARIABLE, control_of
+from vitalsdsl.acting.tracker import Port
 from vitalsdsl.channels import PlannedChannels, channel_ports, channels_for
 from vitalsdsl.cli.app import EXIT_LEVEL, EXIT_USAGE, fail
 from vitalsdsl.cli.options import control_option, fail_option, form_option, home_option, loading_options, step_option
 from vitalsdsl.cli.output import COLOURS, transition_line
 from vitalsdsl.configuration import Assigned, configuration, home_here
-from vitalsdsl.control import CONTROL_VARIABLE, control_of
-from vitalsdsl.diagnostic import printable
-from vitalsdsl.feeds import Wanted, target
-from vitalsdsl.json_line import json_line
-from vitalsdsl.points import RunInfo
-from vitalsdsl.policy import LoadedPolicy, load
-from vitalsdsl.rules import Level, Rule
-from vitalsdsl.store import last_visit
-from vitalsdsl.tracker import Port
-from vitalsdsl.watched import Reading, Watched
-from vitalsdsl.watcher import Assignment, Shows, Watcher
+from vitalsdsl.ground.diagnostic import printable
+from vitalsdsl.ground.json_line import json_line
+from vitalsdsl.ground.points import RunInfo
+from vitalsdsl.language.rules import Level, Rule
+from vitalsdsl.policies.policy import LoadedPolicy, load
+from vitalsdsl.watching.feeds import Wanted, target
+from vitalsdsl.watching.store import last_visit
+from vitalsdsl.watching.watched import Reading, Watched
+from vitalsdsl.watching.watcher import Assignment, Shows, Watcher
 
 _MOST_LINES = 30
 _MOST_NAMED = 5

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from vitalsdsl import expressions as ex
-from vitalsdsl.formatter import BY_VALUE, places_of
+from vitalsdsl.language import expressions as ex
+from vitalsdsl.language.formatter import BY_VALUE, places_of
 from vitalsdsl.ops.base import Takes, registry
 
 _LOOKS = frozenset({"span", "grouped", "text"})
@@ -40,8 +40,8 @@ class OtherShape(Exception):
 def unequal(before: ex.Node, after: ex.Node) -> list[Leaf] | None:
     """The leaves in which two expressions differ; None where more does.
 
-    >>> from vitalsdsl.parser import parse_expression
-    >>> from vitalsdsl.source import Locator, Source
+    >>> from vitalsdsl.language.parser import parse_expression
+    >>> from vitalsdsl.ground.source import Locator, Source
     >>> a, b, c = (parse_expression(t, Locator(Source("a", t)))[0] for t in ("x > 3", "x > (4.0)", "x > 3 or y > 3"))
     >>> [leaf.texts for leaf in unequal(a, b)], unequal(a, c)
     ([('3', '4')], None)

@@ -6,13 +6,13 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from vitalsdsl import rules, sentences
 from vitalsdsl.difference.reach import Reach
 from vitalsdsl.difference.statements import TELLING, actions, expression, optional, quoted
-from vitalsdsl.digest import KINDS, reading_order
-from vitalsdsl.formatter import BY_VALUE
-from vitalsdsl.lines import statement_lines
-from vitalsdsl.renaming import replaced
+from vitalsdsl.language import rules, sentences
+from vitalsdsl.language.digest import KINDS, reading_order
+from vitalsdsl.language.formatter import BY_VALUE
+from vitalsdsl.language.lines import statement_lines
+from vitalsdsl.language.renaming import replaced
 
 _WORDS: dict[type[rules.Statement], str] = {
     rules.Axis: "axis",
@@ -52,7 +52,7 @@ class Change:
 def differences(before: rules.Policy, after: rules.Policy) -> list[Change]:
     """All differences in meaning between two policies whose `use` is resolved; none exactly where their digests agree.
 
-    >>> from vitalsdsl.policy import load
+    >>> from vitalsdsl.policies.policy import load
     >>> old, new = (load("p", text=f"when loss > {k} * baseline(500) -> orange").policy for k in ("3", "2.5"))
     >>> [change.says for change in differences(old, new)]
     ['loss_orange: orange from 3x to 2.5x baseline']

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from vitalsdsl import expressions as ex
-from vitalsdsl import rules
-from vitalsdsl.scope import match_family
+from vitalsdsl.language import expressions as ex
+from vitalsdsl.language import rules
+from vitalsdsl.language.scope import match_family
 
 _BETWEEN = (rules.Let, rules.Event, rules.Phase)
 
@@ -12,7 +12,7 @@ _BETWEEN = (rules.Let, rules.Event, rules.Phase)
 class Reach:
     """The rules of a policy by what they read, through lets, events and phases too.
 
-    >>> from vitalsdsl.policy import load
+    >>> from vitalsdsl.policies.policy import load
     >>> policy = load("p", text="param k = 3  let a = k * loss  event e = a > 1  when e and b > 1 -> red").policy
     >>> reach = Reach(policy)
     >>> reach.of("k"), reach.of("b"), reach.of("nothing")

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from vitalsdsl import expressions as ex
-from vitalsdsl import rules
 from vitalsdsl.difference.expressions import in_words, unequal
-from vitalsdsl.formatter import BY_VALUE
+from vitalsdsl.language import expressions as ex
+from vitalsdsl.language import rules
+from vitalsdsl.language.formatter import BY_VALUE
 
 Parts = list[tuple[str, str, str]]
 """What each part is called, and its text before and after. Without a text before, that after says all of it."""

@@ -8,8 +8,8 @@ import zlib
 import numpy as np
 import numpy.typing as npt
 
-from vitalsdsl.errors import UsageError
 from vitalsdsl.generate.run import Column, Numbers
+from vitalsdsl.ground.errors import UsageError
 
 EVALUATIONS = 500
 """Steps between evaluations: whatever the stride of the other metrics, they are logged with them."""

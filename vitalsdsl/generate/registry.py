@@ -12,10 +12,10 @@ from typing import Any
 
 import numpy as np
 
-from vitalsdsl.errors import UsageError
 from vitalsdsl.generate.draft import Draft
 from vitalsdsl.generate.run import HEALTHY, Run, Truth
-from vitalsdsl.rules import Level
+from vitalsdsl.ground.errors import UsageError
+from vitalsdsl.language.rules import Level
 
 Span = tuple[int, int] | None
 """The first and last step of an incident."""
@@ -109,7 +109,7 @@ def make(
     (1000, 1999, 40)
     >>> make("nan_att")
     Traceback (most recent call last):
-    vitalsdsl.errors.UsageError: there is no curve `nan_att`: did you mean `nan_at`?
+    vitalsdsl.ground.errors.UsageError: there is no curve `nan_att`: did you mean `nan_at`?
     """
     known = curves()
     if name not in known:

@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from vitalsdsl.points import Rewind, Row
-from vitalsdsl.policy import LoadedPolicy
-from vitalsdsl.rules import Level
-from vitalsdsl.stream import Stream
-from vitalsdsl.verdict import Transition
+from vitalsdsl.ground.points import Rewind, Row
+from vitalsdsl.language.rules import Level
+from vitalsdsl.policies.policy import LoadedPolicy
+from vitalsdsl.streaming.stream import Stream
+from vitalsdsl.verdicts.verdict import Transition
 
 Numbers = npt.NDArray[np.float64]
 Column = np.ma.MaskedArray[Any, np.dtype[np.float64]]

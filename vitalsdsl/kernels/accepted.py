@@ -7,13 +7,13 @@ from collections import deque
 from collections.abc import Mapping
 from typing import ClassVar
 
+from vitalsdsl.ground.types import SAMPLES, STEPS, TIME, Extent, Reason
 from vitalsdsl.kernels.exact import midpoint
 from vitalsdsl.kernels.ordered import middle
 from vitalsdsl.kernels.ranked import Ranked
 from vitalsdsl.kernels.selection import Selection, outwards
 from vitalsdsl.kernels.state import State
 from vitalsdsl.kernels.trail import Trail
-from vitalsdsl.types import SAMPLES, STEPS, TIME, Extent, Reason
 
 _ENOUGH = 5
 

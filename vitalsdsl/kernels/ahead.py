@@ -20,10 +20,10 @@ from typing import Any
 
 import numpy as np
 
+from vitalsdsl.ground.types import STEPS
 from vitalsdsl.kernels import pieces
 from vitalsdsl.kernels.deferred import Deferred
 from vitalsdsl.kernels.pieces import InShortWindow, InWindow
-from vitalsdsl.types import STEPS
 
 LONGEST, SHORTEST = 500, 32
 """So many points to come are prepared at once: no more than stay in the shortest window. For fewer it does not pay."""

@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
+from vitalsdsl.ground.types import SAMPLES, STEPS, Extent
 from vitalsdsl.kernels.columns import Array, Rows
 from vitalsdsl.kernels.moments import Moments
-from vitalsdsl.types import SAMPLES, STEPS, Extent
 
 _SPREAD = 9
 """Binary places by which numbers may differ in size so that in units of the last digit of the smallest all fit 62 bits."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from collections import deque
 
+from vitalsdsl.ground.types import STEPS, Extent, Reason
 from vitalsdsl.kernels.state import State
-from vitalsdsl.types import STEPS, Extent, Reason
 
 
 class Change(State):

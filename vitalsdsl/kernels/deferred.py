@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from array import array
 
+from vitalsdsl.ground.types import STEPS, Extent
 from vitalsdsl.kernels.trail import Trail
 from vitalsdsl.kernels.window import Window
-from vitalsdsl.types import STEPS, Extent
 
 
 class Deferred(Window):

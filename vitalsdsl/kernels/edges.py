@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from collections import deque
 
+from vitalsdsl.ground.types import SAMPLES, STEPS, Extent, Reason
 from vitalsdsl.kernels.state import State
-from vitalsdsl.types import SAMPLES, STEPS, Extent, Reason
 
 
 class Edges(State):

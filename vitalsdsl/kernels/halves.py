@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 from collections import deque
 
+from vitalsdsl.ground.types import SAMPLES, STEPS, Extent, Reason
 from vitalsdsl.kernels.exact import midpoint, total
 from vitalsdsl.kernels.ordered import middle
 from vitalsdsl.kernels.ranked import Ranked
 from vitalsdsl.kernels.selection import Selection, outwards
 from vitalsdsl.kernels.window import Window
-from vitalsdsl.types import SAMPLES, STEPS, Extent, Reason
 
 _LEAST = 4
 """A half of fewer points says nothing."""

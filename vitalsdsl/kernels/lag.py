@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from vitalsdsl.ground.types import SAMPLES, STEPS, Extent, Reason
 from vitalsdsl.kernels.state import State
-from vitalsdsl.types import SAMPLES, STEPS, Extent, Reason
 
 if TYPE_CHECKING:
     from vitalsdsl.kernels.columns import Array, Column, Rows

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 
+from vitalsdsl.ground.types import Reason
 from vitalsdsl.kernels.state import State
-from vitalsdsl.types import Reason
 
 
 class Lifetime(State):

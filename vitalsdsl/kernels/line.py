@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 
+from vitalsdsl.ground.types import Extent
 from vitalsdsl.kernels.exact import Grid, ratio, root
 from vitalsdsl.kernels.window import Window
-from vitalsdsl.types import Extent
 
 
 class Line(Window):

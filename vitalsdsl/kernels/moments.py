@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 
+from vitalsdsl.ground.types import Extent
 from vitalsdsl.kernels.deferred import Deferred
 from vitalsdsl.kernels.exact import Grid, ratio, root
-from vitalsdsl.types import Extent
 
 
 class Moments(Deferred):

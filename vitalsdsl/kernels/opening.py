@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 
+from vitalsdsl.ground.types import STEPS, TIME, Extent, Reason
 from vitalsdsl.kernels.exact import mean, midpoint
 from vitalsdsl.kernels.ordered import middle
 from vitalsdsl.kernels.state import State
-from vitalsdsl.types import STEPS, TIME, Extent, Reason
 
 
 class Opening(State):

@@ -5,13 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+from vitalsdsl.ground.types import Reason
 from vitalsdsl.kernels.deferred import Deferred
 from vitalsdsl.kernels.exact import midpoint
 from vitalsdsl.kernels.ranked import Ranked
 from vitalsdsl.kernels.selection import Selection, outwards
 from vitalsdsl.kernels.trail import Trail
 from vitalsdsl.kernels.window import Window
-from vitalsdsl.types import Reason
 
 
 class Ordered(Deferred):

@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from collections import deque
 
+from vitalsdsl.ground.types import TIME, Extent
 from vitalsdsl.kernels.exact import Grid, root
 from vitalsdsl.kernels.window import Window
-from vitalsdsl.types import TIME, Extent
 
 
 class Pairs(Window):

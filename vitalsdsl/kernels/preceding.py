@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from collections import deque
 
+from vitalsdsl.ground.types import SAMPLES, STEPS, Extent, Reason
 from vitalsdsl.kernels.exact import total
 from vitalsdsl.kernels.ordered import Spread, middle
-from vitalsdsl.types import SAMPLES, STEPS, Extent, Reason
 
 
 class Preceding(Spread):

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from vitalsdsl.ground.types import SAMPLES, STEPS, Extent
 from vitalsdsl.kernels import lines
 from vitalsdsl.kernels.columns import Array, Column, Rows, Slack
 from vitalsdsl.kernels.in_order import InOrder, midpoints, stacks
 from vitalsdsl.kernels.trends import Trends, trends
-from vitalsdsl.types import SAMPLES, STEPS, Extent
 
 if TYPE_CHECKING:
     from vitalsdsl.kernels.spread_out import Points

@@ -6,8 +6,8 @@ import math
 from decimal import Context, Decimal
 from typing import Any
 
+from vitalsdsl.ground.types import Extent, Reason
 from vitalsdsl.kernels.state import State
-from vitalsdsl.types import Extent, Reason
 
 _DIGITS = Context(prec=40)
 """Far more digits than a float has, so that rounding does not pile up, nor a spike leave its error behind."""

@@ -9,9 +9,9 @@ from typing import Any, Literal
 
 import numpy as np
 
+from vitalsdsl.ground.types import SAMPLES, STEPS, Extent
 from vitalsdsl.kernels.columns import Array, Column, Rows, Slack, dense
 from vitalsdsl.kernels.sliding import LARGEST, Windows
-from vitalsdsl.types import SAMPLES, STEPS, Extent
 
 MOST_WINDOWS = 8
 """Windows that are kept of one stream: a run may be judged by many policies that differ in their lengths alone."""

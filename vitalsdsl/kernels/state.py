@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from copy import copy
 from typing import Any, ClassVar
 
-from vitalsdsl.types import Reason
+from vitalsdsl.ground.types import Reason
 
 
 class State:

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from vitalsdsl.ground.types import SAMPLES, STEPS, Extent
 from vitalsdsl.kernels.columns import Array, Column, Rows, dense
-from vitalsdsl.types import SAMPLES, STEPS, Extent
 
 
 @dataclass(frozen=True)

@@ -7,9 +7,9 @@ from collections import deque
 from collections.abc import Mapping
 from typing import ClassVar
 
+from vitalsdsl.ground.types import SAMPLES, STEPS, Extent, Reason
 from vitalsdsl.kernels.state import State
 from vitalsdsl.kernels.trail import Trail
-from vitalsdsl.types import SAMPLES, STEPS, Extent, Reason
 
 
 class Window(State):

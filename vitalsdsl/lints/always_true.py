@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator
 
-from vitalsdsl import expressions as ex
-from vitalsdsl.diagnostic import Diagnostic, Severity
-from vitalsdsl.formatter import expression_text
+from vitalsdsl.ground.diagnostic import Diagnostic, Severity
+from vitalsdsl.language import expressions as ex
+from vitalsdsl.language.formatter import expression_text
 from vitalsdsl.lints.base import Lint, Looked
 from vitalsdsl.lints.bounds import Bound, bounds
 from vitalsdsl.lints.looked import alternatives, conjuncts

@@ -9,14 +9,14 @@ import pkgutil
 from collections.abc import Iterable, Mapping
 from typing import ClassVar
 
-from vitalsdsl import rules
-from vitalsdsl.diagnostic import Diagnostic, Fix, Severity, in_order
+from vitalsdsl.ground.diagnostic import Diagnostic, Fix, Severity, in_order
+from vitalsdsl.ground.source import Span
+from vitalsdsl.language import rules
+from vitalsdsl.language.scope import Scope
 from vitalsdsl.lints.looked import KnownChannels, Looked
 from vitalsdsl.lints.pages import PAGES
 from vitalsdsl.lints.runs import Runs
 from vitalsdsl.lints.silence import silenced
-from vitalsdsl.scope import Scope
-from vitalsdsl.source import Span
 
 MOST_SHOWN = 3
 """Of an example's metrics."""

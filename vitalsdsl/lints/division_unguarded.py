@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from vitalsdsl import expressions as ex
-from vitalsdsl.diagnostic import Diagnostic
-from vitalsdsl.formatter import expression_text
+from vitalsdsl.ground.diagnostic import Diagnostic
+from vitalsdsl.language import expressions as ex
+from vitalsdsl.language.formatter import expression_text
 from vitalsdsl.lints.base import Lint, Looked
 
 _CAN_BE_ZERO = ("delta", "slope", "std", "var", "mad", "noise", "count", "onsets", "resid_std", "growth", "fraction")

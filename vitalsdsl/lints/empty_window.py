@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from vitalsdsl import expressions as ex
-from vitalsdsl.diagnostic import Diagnostic, Severity
+from vitalsdsl.ground.diagnostic import Diagnostic, Severity
+from vitalsdsl.ground.types import STEPS
+from vitalsdsl.language import expressions as ex
 from vitalsdsl.lints.base import Lint, Looked
 from vitalsdsl.ops import base
 from vitalsdsl.ops.base import Takes
-from vitalsdsl.types import STEPS
 
 _ONE_WILL_DO = ("count", "sum", "max", "min", "fraction")
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from vitalsdsl import expressions as ex
-from vitalsdsl.diagnostic import Diagnostic
+from vitalsdsl.ground.diagnostic import Diagnostic
+from vitalsdsl.language import expressions as ex
 from vitalsdsl.lints.base import Lint, Looked
 
 _EXACT = frozenset("count onsets since interval min max lowest highest abs".split())

@@ -5,11 +5,11 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable, Iterable, Iterator
 
-from vitalsdsl import expressions as ex
-from vitalsdsl import rules
-from vitalsdsl.arguments import worked_out
-from vitalsdsl.diagnostic import Diagnostic
-from vitalsdsl.formatter import expression_text
+from vitalsdsl.ground.diagnostic import Diagnostic
+from vitalsdsl.language import expressions as ex
+from vitalsdsl.language import rules
+from vitalsdsl.language.arguments import worked_out
+from vitalsdsl.language.formatter import expression_text
 from vitalsdsl.lints.base import Lint, Looked
 from vitalsdsl.lints.looked import alternatives
 

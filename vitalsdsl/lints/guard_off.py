@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from vitalsdsl import expressions as ex
-from vitalsdsl import rules
-from vitalsdsl.diagnostic import Diagnostic, Severity
-from vitalsdsl.formatter import name_text
-from vitalsdsl.guards import taken_over
+from vitalsdsl.ground.diagnostic import Diagnostic, Severity
+from vitalsdsl.language import expressions as ex
+from vitalsdsl.language import rules
+from vitalsdsl.language.formatter import name_text
+from vitalsdsl.language.guards import taken_over
+from vitalsdsl.language.rules import Level
 from vitalsdsl.lints.base import Lint, Looked
-from vitalsdsl.rules import Level
 
 
 class GuardOff(Lint):

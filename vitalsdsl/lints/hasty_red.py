@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from vitalsdsl import expressions as ex
-from vitalsdsl import rules
-from vitalsdsl.diagnostic import Diagnostic
+from vitalsdsl.ground.diagnostic import Diagnostic
+from vitalsdsl.language import expressions as ex
+from vitalsdsl.language import rules
+from vitalsdsl.language.rules import Level
 from vitalsdsl.lints.base import Lint, Looked
 from vitalsdsl.lints.looked import alternatives, conjuncts
-from vitalsdsl.rules import Level
 
 _LONG = 60
 """Letters of a clause that a help does not repeat."""

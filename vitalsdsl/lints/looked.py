@@ -8,18 +8,18 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, TypeVar
 
-from vitalsdsl import expressions as ex
-from vitalsdsl import rules
-from vitalsdsl.arguments import aggregate_of, constant
-from vitalsdsl.guards import named
+from vitalsdsl.ground.types import SAMPLES, STEPS, TIME
+from vitalsdsl.language import expressions as ex
+from vitalsdsl.language import rules
+from vitalsdsl.language.arguments import aggregate_of, constant
+from vitalsdsl.language.guards import named
+from vitalsdsl.language.scope import Meaning, Scope, fill_family, match_family
 from vitalsdsl.lints.runs import Runs
 from vitalsdsl.ops import base
 from vitalsdsl.ops.base import Takes
-from vitalsdsl.scope import Meaning, Scope, fill_family, match_family
-from vitalsdsl.types import SAMPLES, STEPS, TIME
 
 if TYPE_CHECKING:
-    from vitalsdsl.survey import MetricSurvey, RunSurvey
+    from vitalsdsl.ground.survey import MetricSurvey, RunSurvey
 
 NodeType = TypeVar("NodeType", bound=ex.Node)
 KnownChannels = Callable[[], "frozenset[str] | None"]

@@ -6,11 +6,11 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
 
-from vitalsdsl import expressions as ex
-from vitalsdsl import rules
-from vitalsdsl.diagnostic import Diagnostic, Severity
+from vitalsdsl.ground.diagnostic import Diagnostic, Severity
+from vitalsdsl.language import expressions as ex
+from vitalsdsl.language import rules
+from vitalsdsl.language.scope import COUNTERS, Meaning
 from vitalsdsl.lints.base import Lint, Looked
-from vitalsdsl.scope import COUNTERS, Meaning
 
 _FIGURES = re.compile(r"\s*-?\d[\d_.,]*(?:[eE][+-]?\d+)?\s*%?\s*")
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from vitalsdsl import expressions as ex
-from vitalsdsl import rules
-from vitalsdsl.diagnostic import Diagnostic
-from vitalsdsl.formatter import expression_text, name_text
+from vitalsdsl.ground.diagnostic import Diagnostic
+from vitalsdsl.ground.types import SAMPLES, STEPS
+from vitalsdsl.language import expressions as ex
+from vitalsdsl.language import rules
+from vitalsdsl.language.formatter import expression_text, name_text
 from vitalsdsl.lints.base import Lint, Looked
-from vitalsdsl.types import SAMPLES, STEPS
 
 
 class SamplesOfWhat(Lint):

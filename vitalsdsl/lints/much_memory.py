@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from vitalsdsl import expressions as ex
-from vitalsdsl.diagnostic import Diagnostic
-from vitalsdsl.formatter import expression_text
+from vitalsdsl.ground.diagnostic import Diagnostic
+from vitalsdsl.language import expressions as ex
+from vitalsdsl.language.formatter import expression_text
 from vitalsdsl.lints.base import Lint, Looked
 from vitalsdsl.ops import base
 from vitalsdsl.ops.base import Takes

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from vitalsdsl import expressions as ex
-from vitalsdsl.diagnostic import Diagnostic
+from vitalsdsl.ground.diagnostic import Diagnostic
+from vitalsdsl.language import expressions as ex
+from vitalsdsl.language.scope import Meaning, match_family
 from vitalsdsl.lints.base import Lint, Looked
-from vitalsdsl.scope import Meaning, match_family
 
 
 class NeverLogged(Lint):

@@ -7,15 +7,15 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from vitalsdsl import expressions as ex
-from vitalsdsl.diagnostic import Diagnostic, Severity
-from vitalsdsl.formatter import name_text
+from vitalsdsl.ground.diagnostic import Diagnostic, Severity
+from vitalsdsl.language import expressions as ex
+from vitalsdsl.language.formatter import name_text
 from vitalsdsl.lints.base import Lint, Looked
 from vitalsdsl.lints.looked import EVALUATED_SELDOM
 from vitalsdsl.lints.runs import Runs
 
 if TYPE_CHECKING:
-    from vitalsdsl.survey import RunSurvey
+    from vitalsdsl.ground.survey import RunSurvey
 
 NEAR = 0.7
 """How alike a name that is suggested has to be."""

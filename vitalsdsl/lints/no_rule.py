@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from vitalsdsl import rules
-from vitalsdsl.diagnostic import Diagnostic
+from vitalsdsl.ground.diagnostic import Diagnostic
+from vitalsdsl.language import rules
 from vitalsdsl.lints.base import Lint, Looked
 
 _LEND = (rules.Metric, rules.Param, rules.Let, rules.Event, rules.Phase, rules.LevelDefault, rules.Limit, rules.Profile)

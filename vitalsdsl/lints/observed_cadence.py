@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from vitalsdsl import expressions as ex
-from vitalsdsl.diagnostic import Diagnostic
-from vitalsdsl.formatter import expression_text
+from vitalsdsl.ground.diagnostic import Diagnostic
+from vitalsdsl.ground.types import STEPS
+from vitalsdsl.language import expressions as ex
+from vitalsdsl.language.formatter import expression_text
 from vitalsdsl.lints.base import Lint, Looked
 from vitalsdsl.lints.looked import RATES_APART
 from vitalsdsl.ops import base
 from vitalsdsl.ops.base import Takes
-from vitalsdsl.types import STEPS
 
 FEW = 5
 """Fewer points than this are no ground for a statistic."""

@@ -5,12 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Sequence
 
-from vitalsdsl import rules
-from vitalsdsl.diagnostic import Diagnostic
+from vitalsdsl.ground.diagnostic import Diagnostic
+from vitalsdsl.ground.source import Span
+from vitalsdsl.ground.types import Reason
+from vitalsdsl.language import rules
 from vitalsdsl.lints.base import Lint, Looked
 from vitalsdsl.lints.runs import Alarms
-from vitalsdsl.source import Span
-from vitalsdsl.types import Reason
 
 MOST_MEMBERS = 500
 MOST_SHOWN = 3

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from vitalsdsl import expressions as ex
-from vitalsdsl.diagnostic import Diagnostic, Severity
-from vitalsdsl.formatter import expression_text
+from vitalsdsl.ground.diagnostic import Diagnostic, Severity
+from vitalsdsl.language import expressions as ex
+from vitalsdsl.language.formatter import expression_text
 from vitalsdsl.lints.base import Lint, Looked
 from vitalsdsl.lints.bounds import Bound, bounds
 

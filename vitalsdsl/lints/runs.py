@@ -6,10 +6,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from vitalsdsl import rules
+from vitalsdsl.language import rules
 
 if TYPE_CHECKING:
-    from vitalsdsl.survey import Survey
+    from vitalsdsl.ground.survey import Survey
 
 
 @dataclass(frozen=True)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from vitalsdsl.diagnostic import Diagnostic
+from vitalsdsl.ground.diagnostic import Diagnostic
+from vitalsdsl.ground.types import STEPS
 from vitalsdsl.lints.base import Lint, Looked
-from vitalsdsl.types import STEPS
 
 
 class ShortFor(Lint):

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from vitalsdsl import expressions as ex
-from vitalsdsl import rules
-from vitalsdsl.diagnostic import Diagnostic
+from vitalsdsl.ground.diagnostic import Diagnostic
+from vitalsdsl.ground.types import STEPS
+from vitalsdsl.language import expressions as ex
+from vitalsdsl.language import rules
 from vitalsdsl.lints.base import Lint, Looked
 from vitalsdsl.lints.bounds import bounds
 from vitalsdsl.lints.looked import conjuncts
 from vitalsdsl.ops import base
 from vitalsdsl.ops.base import Takes
-from vitalsdsl.types import STEPS
 
 
 class ShortPhase(Lint):

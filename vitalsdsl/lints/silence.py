@@ -8,9 +8,9 @@ from bisect import bisect_left
 from collections.abc import Collection, Iterable, Iterator
 from typing import NamedTuple
 
-from vitalsdsl import rules
-from vitalsdsl.diagnostic import Diagnostic, Fix, Severity
-from vitalsdsl.source import Source, Span
+from vitalsdsl.ground.diagnostic import Diagnostic, Fix, Severity
+from vitalsdsl.ground.source import Source, Span
+from vitalsdsl.language import rules
 
 _COMMENT = re.compile(r"#\s*vitals:\s*(?P<what>off\b.*)", re.IGNORECASE)
 _FORM = re.compile(

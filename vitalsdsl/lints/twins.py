@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-from vitalsdsl import expressions as ex
-from vitalsdsl import rules
-from vitalsdsl.diagnostic import Diagnostic
-from vitalsdsl.formatter import BY_VALUE, expression_text
+from vitalsdsl.ground.diagnostic import Diagnostic
+from vitalsdsl.language import expressions as ex
+from vitalsdsl.language import rules
+from vitalsdsl.language.formatter import BY_VALUE, expression_text
 from vitalsdsl.lints.base import Lint, Looked
 from vitalsdsl.lints.bounds import Bound, bounds
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from vitalsdsl.diagnostic import Diagnostic
+from vitalsdsl.ground.diagnostic import Diagnostic
+from vitalsdsl.language.rules import Level
 from vitalsdsl.lints.base import Lint, Looked
-from vitalsdsl.rules import Level
 
 
 class Unexplained(Lint):

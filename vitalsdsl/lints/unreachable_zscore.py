@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator
 
-from vitalsdsl import expressions as ex
-from vitalsdsl.diagnostic import Diagnostic, Severity
-from vitalsdsl.formatter import expression_text
+from vitalsdsl.ground.diagnostic import Diagnostic, Severity
+from vitalsdsl.ground.types import TIME
+from vitalsdsl.language import expressions as ex
+from vitalsdsl.language.formatter import expression_text
 from vitalsdsl.lints.base import Lint, Looked
 from vitalsdsl.lints.bounds import factor_of
-from vitalsdsl.types import TIME
 
 _NEED_FIVE = ("usual", "noise", "zscore", "mad")
 

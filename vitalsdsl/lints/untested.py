@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from vitalsdsl.diagnostic import Diagnostic
+from vitalsdsl.ground.diagnostic import Diagnostic
 from vitalsdsl.lints.base import Lint, Looked
 
 _NEEDED = {"fires": "a test in which it fires", "silent": "one in which it does not"}

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from vitalsdsl import expressions as ex
-from vitalsdsl import rules
-from vitalsdsl.diagnostic import Diagnostic
+from vitalsdsl.ground.diagnostic import Diagnostic
+from vitalsdsl.language import expressions as ex
+from vitalsdsl.language import rules
+from vitalsdsl.language.scope import match_family
 from vitalsdsl.lints.base import Lint, Looked
-from vitalsdsl.scope import match_family
 
 _DEFINING = (rules.Let, rules.Event, rules.Phase, rules.Param)
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from vitalsdsl.diagnostic import Diagnostic
-from vitalsdsl.formatter import expression_text
+from vitalsdsl.ground.diagnostic import Diagnostic
+from vitalsdsl.ground.types import TIME
+from vitalsdsl.language.formatter import expression_text
 from vitalsdsl.lints.base import Lint, Looked
-from vitalsdsl.types import TIME
 
 
 class WallClockFor(Lint):

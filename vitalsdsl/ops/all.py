@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from vitalsdsl.ground.types import Kind
 from vitalsdsl.ops.base import Aggregate, Parameter, Takes
-from vitalsdsl.types import Kind
 
 
 class AllOfMembers(Aggregate):

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from vitalsdsl.kernels.sliding import Windows
     from vitalsdsl.kernels.spread_out import Points
     from vitalsdsl.kernels.told import Told
-from vitalsdsl.types import SAMPLES, STEPS, TIME, Extent, Kind
+from vitalsdsl.ground.types import SAMPLES, STEPS, TIME, Extent, Kind
 
 
 class Takes(Enum):

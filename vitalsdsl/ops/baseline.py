@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from vitalsdsl.ground.types import SAMPLES, STEPS, TIME
 from vitalsdsl.kernels.opening import Opening
 from vitalsdsl.ops.base import Arguments, Parameter, Stateful, Takes, X
-from vitalsdsl.types import SAMPLES, STEPS, TIME
 
 if TYPE_CHECKING:
     from vitalsdsl.kernels.columns import Column, Rows

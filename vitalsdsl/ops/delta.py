@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from vitalsdsl.ground.types import SAMPLES, Extent
 from vitalsdsl.kernels.change import Change, SampleChange
 from vitalsdsl.ops.base import Arguments, Parameter, Stateful, Takes, X
-from vitalsdsl.types import SAMPLES, Extent
 
 if TYPE_CHECKING:
     from vitalsdsl.kernels.columns import Column, Rows

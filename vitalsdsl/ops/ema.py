@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from vitalsdsl.ground.types import STEPS
 from vitalsdsl.kernels.smoothed import Smoothed
 from vitalsdsl.ops.base import Arguments, Parameter, Stateful, Takes, X
-from vitalsdsl.types import STEPS
 
 if TYPE_CHECKING:
     from vitalsdsl.kernels.columns import Column, Rows

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from vitalsdsl.ground.types import Kind
 from vitalsdsl.kernels.change import Change, SampleChange
 from vitalsdsl.ops.base import Arguments, Parameter, Takes, X
 from vitalsdsl.ops.delta import Delta as _Delta
-from vitalsdsl.types import Kind
 
 if TYPE_CHECKING:
     from vitalsdsl.kernels.columns import Column, Rows

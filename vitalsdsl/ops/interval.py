@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from vitalsdsl.ground.types import STEPS, Extent
 from vitalsdsl.kernels.edges import Edges
 from vitalsdsl.ops.base import Arguments
 from vitalsdsl.ops.since import Since as _Since
-from vitalsdsl.types import STEPS, Extent
 
 if TYPE_CHECKING:
     from vitalsdsl.kernels.columns import Column, Rows

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from vitalsdsl.ground.types import SAMPLES, Kind
 from vitalsdsl.kernels.runs import Runs
 from vitalsdsl.ops.base import Arguments, Parameter, Stateful, Takes, X
-from vitalsdsl.types import SAMPLES, Kind
 
 if TYPE_CHECKING:
     from vitalsdsl.kernels.columns import Column, Rows

@@ -26,7 +26,7 @@ class Noise(Usual):
     `greatest(6 * noise(loss, 500 steps), 5% * usual(loss, 500 steps))`.
 
     >>> from vitalsdsl.kernels.accepted import Accepted
-    >>> from vitalsdsl.types import Extent
+    >>> from vitalsdsl.ground.types import Extent
     >>> reference = Accepted(Extent(5, "samples"))
     >>> for step, x in enumerate([1.0, 1.2, 1.1, 1.0, 1.3]):
     ...     reference.push(step, 0.0, x)

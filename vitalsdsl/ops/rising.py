@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from vitalsdsl.ground.types import Kind
 from vitalsdsl.kernels.halves import Halves
 from vitalsdsl.ops.base import Arguments, Windowed
-from vitalsdsl.types import Kind
 
 if TYPE_CHECKING:
     from vitalsdsl.kernels.columns import Column

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 
+from vitalsdsl.ground.types import Kind
 from vitalsdsl.kernels.exact import total
 from vitalsdsl.ops.base import Function, Parameter, Takes
-from vitalsdsl.types import Kind
 
 
 class Share(Function):

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from vitalsdsl.ground.types import Extent
 from vitalsdsl.kernels.accepted import Accepted
 from vitalsdsl.ops.base import WINDOW, Arguments, Parameter, Stateful, Takes, X
-from vitalsdsl.types import Extent
 
 if TYPE_CHECKING:
     from vitalsdsl.kernels.columns import Column, Rows
@@ -31,7 +31,7 @@ class Usual(Stateful):
     another with `unless`, or the reference never learns.
 
     >>> from vitalsdsl.kernels.accepted import Accepted
-    >>> from vitalsdsl.types import Extent
+    >>> from vitalsdsl.ground.types import Extent
     >>> reference = Accepted(Extent(5, "steps"))
     >>> for step, x in enumerate([1.0, 1.2, 1.1, 1.0, 1.3, 9.0]):
     ...     reference.push(step, 0.0, x)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from vitalsdsl.ground.types import Extent
 from vitalsdsl.kernels.preceding import Preceding
 from vitalsdsl.ops.base import WINDOW, Arguments, Stateful, X
-from vitalsdsl.types import Extent
 
 if TYPE_CHECKING:
     from vitalsdsl.kernels.columns import Column, Rows

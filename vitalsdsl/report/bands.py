@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from vitalsdsl.rules import Level
+from vitalsdsl.language.rules import Level
 
 
 @dataclass(frozen=True)

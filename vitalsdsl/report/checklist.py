@@ -6,15 +6,15 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
-from vitalsdsl import rules
-from vitalsdsl.batch import Batch
-from vitalsdsl.logged import Reads
-from vitalsdsl.points import Rewind, Row
-from vitalsdsl.policy import LoadedPolicy
+from vitalsdsl.columns.batch import Batch
+from vitalsdsl.ground.points import Rewind, Row
+from vitalsdsl.language import rules
+from vitalsdsl.nodes.table import Table
+from vitalsdsl.planning.logged import Reads
+from vitalsdsl.policies.policy import LoadedPolicy
 from vitalsdsl.report.incidents import Incident
-from vitalsdsl.stream import Stream
-from vitalsdsl.table import Table
-from vitalsdsl.verdict import RuleState
+from vitalsdsl.streaming.stream import Stream
+from vitalsdsl.verdicts.verdict import RuleState
 
 
 class Mark(Enum):

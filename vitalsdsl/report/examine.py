@@ -8,21 +8,21 @@ import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from vitalsdsl import rules
-from vitalsdsl.batch import Batch
-from vitalsdsl.logged import Reads
-from vitalsdsl.points import Rewind, Row, RunInfo
-from vitalsdsl.policy import LoadedPolicy
+from vitalsdsl.columns.batch import Batch
+from vitalsdsl.ground.points import Rewind, Row, RunInfo
+from vitalsdsl.language import rules
+from vitalsdsl.language.rules import Level
+from vitalsdsl.language.scope import fill_family, match_family
+from vitalsdsl.nodes.table import Table
+from vitalsdsl.planning.logged import Reads
+from vitalsdsl.policies.policy import LoadedPolicy
 from vitalsdsl.report.bands import Band, Bands
 from vitalsdsl.report.checklist import Item, filled_in, looked_at
 from vitalsdsl.report.curve import MOST, Curve
 from vitalsdsl.report.incidents import Incident, Incidents
 from vitalsdsl.report.reading import Relation, Standing, relations, standings
-from vitalsdsl.rules import Level
-from vitalsdsl.scope import fill_family, match_family
-from vitalsdsl.sources import Recording
-from vitalsdsl.table import Table
-from vitalsdsl.verdict import Transition
+from vitalsdsl.runs.sources import Recording
+from vitalsdsl.verdicts.verdict import Transition
 
 MOST_CURVES = 300
 """Metrics that are drawn or spoken of; a run that logs more has the first of them, those that rules read before others."""
@@ -90,8 +90,8 @@ class RunReport:
 def examine(recording: Recording, policy: LoadedPolicy, checkup: LoadedPolicy | None = None) -> RunReport:
     """Go through a run once. Raises SourceError where its rows cannot be read.
 
-    >>> from vitalsdsl.points import Row
-    >>> from vitalsdsl.policy import load
+    >>> from vitalsdsl.ground.points import Row
+    >>> from vitalsdsl.policies.policy import load
     >>> rows = [Row(step, {"loss": 5.0 if step == 3 else 2.0}) for step in range(5)]
     >>> report = examine(Recording(RunInfo("run"), rows), load("p", text="when loss > 3 -> orange"))
     >>> [(one.rule, one.onset, one.end, one.peak) for one in report.incidents]

@@ -6,8 +6,8 @@ import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
-from vitalsdsl.rules import Level
-from vitalsdsl.verdict import Transition
+from vitalsdsl.language.rules import Level
+from vitalsdsl.verdicts.verdict import Transition
 
 
 @dataclass

@@ -10,13 +10,13 @@ from jinja2 import Environment, PackageLoader
 from markupsafe import Markup
 
 from vitalsdsl import __version__
-from vitalsdsl.diagnostic import printable
+from vitalsdsl.ground.diagnostic import printable
+from vitalsdsl.language.rules import Level
 from vitalsdsl.report import pictures, reading
 from vitalsdsl.report.checklist import Item, Mark
 from vitalsdsl.report.examine import RunReport
 from vitalsdsl.report.incidents import Incident
 from vitalsdsl.report.reading import Standing
-from vitalsdsl.rules import Level
 
 MOST_OF_A_RULE = 5
 """Incidents of one rule that have a line of their own."""

@@ -13,9 +13,9 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
+from vitalsdsl.language.rules import Level
 from vitalsdsl.report.curve import Curve
 from vitalsdsl.report.examine import RunReport
-from vitalsdsl.rules import Level
 
 COLOURS = {Level.GREEN: "#4c9f70", Level.YELLOW: "#e5b800", Level.ORANGE: "#e8743b", Level.RED: "#c0392b"}
 """Level to its colour, in pictures and pages alike."""

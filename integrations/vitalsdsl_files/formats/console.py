@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import chain, pairwise
 
-from vitalsdsl.points import Rewind, number
+from vitalsdsl.ground.points import Rewind, number
 from vitalsdsl_files.counting import COUNTED, counted
 from vitalsdsl_files.format import Reading
 from vitalsdsl_files.printed import NUMBER, Lines, Printed

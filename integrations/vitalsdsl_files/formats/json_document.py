@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping
 from itertools import zip_longest
 from typing import TextIO
 
-from vitalsdsl.errors import SourceError
-from vitalsdsl.points import Rewind, Row, number
+from vitalsdsl.ground.errors import SourceError
+from vitalsdsl.ground.points import Rewind, Row, number
 from vitalsdsl_files.format import Format, Reading
 from vitalsdsl_files.json_text import parse
 from vitalsdsl_files.rows import STEP_KEYS, flat, stepped

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import TextIO
 
-from vitalsdsl.points import Rewind, Row
+from vitalsdsl.ground.points import Rewind, Row
 from vitalsdsl_files.format import Format, Reading
 from vitalsdsl_files.json_text import parse
 from vitalsdsl_files.lines import Tally, lines_of

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TextIO
 
-from vitalsdsl.points import Rewind, Row, number
+from vitalsdsl.ground.points import Rewind, Row, number
 from vitalsdsl_files.format import Reading
 from vitalsdsl_files.formats.jsonl import JsonLines, rows_of
 from vitalsdsl_files.rows import stepped

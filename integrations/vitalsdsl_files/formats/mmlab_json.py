@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TextIO
 
-from vitalsdsl.points import Rewind, Row
+from vitalsdsl.ground.points import Rewind, Row
 from vitalsdsl_files.epochs import counted_on
 from vitalsdsl_files.format import Reading
 from vitalsdsl_files.formats.jsonl import JsonLines, rows_of

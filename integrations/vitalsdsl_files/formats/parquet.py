@@ -6,8 +6,8 @@ import importlib
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, BinaryIO
 
-from vitalsdsl.errors import MissingExtraError, SourceError
-from vitalsdsl.points import Rewind, Row
+from vitalsdsl.ground.errors import MissingExtraError, SourceError
+from vitalsdsl.ground.points import Rewind, Row
 from vitalsdsl_files.format import BinaryFormat, Reading
 from vitalsdsl_files.rows import flat, stepped
 

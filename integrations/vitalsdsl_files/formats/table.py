@@ -6,8 +6,8 @@ import csv
 from collections.abc import Iterator, Sequence
 from typing import TextIO
 
-from vitalsdsl.errors import SourceError
-from vitalsdsl.points import Rewind, Row, number
+from vitalsdsl.ground.errors import SourceError
+from vitalsdsl.ground.points import Rewind, Row, number
 from vitalsdsl_files.format import Format, Reading
 from vitalsdsl_files.lines import Tally, lines_of
 from vitalsdsl_files.rows import STEP_KEYS, stepped

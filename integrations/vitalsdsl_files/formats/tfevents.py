@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import BinaryIO
 
-from vitalsdsl.points import Rewind, Row
+from vitalsdsl.ground.points import Rewind, Row
 from vitalsdsl_files.format import BinaryFormat, Reading
 from vitalsdsl_files.framing import DamagedError, records
 from vitalsdsl_files.protobuf import BYTES, FIXED32, FIXED64, VARINT, fields, signed

@@ -7,8 +7,8 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Any, TextIO
 
-from vitalsdsl.errors import SourceError
-from vitalsdsl.points import Rewind, Row, number
+from vitalsdsl.ground.errors import SourceError
+from vitalsdsl.ground.points import Rewind, Row, number
 from vitalsdsl_files.format import Format, Reading
 from vitalsdsl_files.json_text import parse
 from vitalsdsl_files.rows import flat, stepped, whole

@@ -11,7 +11,7 @@ from torch import nn
 from vitalsdsl_torch import Vitals
 
 from tests.torch.incidents.trainings import BATCH, CONTEXT, VOCABULARY, WIDTH, Block, Net, Training, Watched, noise
-from vitalsdsl.rules import Level
+from vitalsdsl.language.rules import Level
 
 
 class RateTooHigh(Training):

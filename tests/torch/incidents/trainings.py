@@ -13,9 +13,9 @@ from torch import nn
 from torch.nn import functional
 from vitalsdsl_torch import Ended, Guard, Vitals
 
-from vitalsdsl.memory import Memory
-from vitalsdsl.rules import Level
-from vitalsdsl.verdict import Transition
+from vitalsdsl.acting.memory import Memory
+from vitalsdsl.language.rules import Level
+from vitalsdsl.verdicts.verdict import Transition
 
 POLICY = Path(__file__).parents[3] / "docs" / "incidents.vitals"
 VOCABULARY, WIDTH, CONTEXT, BATCH = 32, 24, 16, 32

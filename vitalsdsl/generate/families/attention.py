@@ -7,7 +7,7 @@ import numpy as np
 from vitalsdsl.generate.draft import Draft
 from vitalsdsl.generate.registry import Span, curve
 from vitalsdsl.generate.run import Numbers
-from vitalsdsl.rules import Level
+from vitalsdsl.language.rules import Level
 
 
 def _logits(draft: Draft, growth: Numbers) -> None:

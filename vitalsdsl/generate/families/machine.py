@@ -7,7 +7,7 @@ import numpy as np
 from vitalsdsl.generate.draft import SECONDS, Draft
 from vitalsdsl.generate.registry import Span, curve
 from vitalsdsl.generate.run import Numbers
-from vitalsdsl.rules import Level
+from vitalsdsl.language.rules import Level
 
 TOKENS = 2.0**19
 """A step."""

@@ -7,7 +7,7 @@ import numpy as np
 from vitalsdsl.generate.draft import GROWTH_INTERVAL, Draft
 from vitalsdsl.generate.families.spikes import spike
 from vitalsdsl.generate.registry import Span, curve
-from vitalsdsl.rules import Level
+from vitalsdsl.language.rules import Level
 
 
 @curve("the loss is NaN", Level.ORANGE, shows=("loss", "grad_norm"))

@@ -6,7 +6,7 @@ import numpy as np
 
 from vitalsdsl.generate.draft import EVALUATIONS, Draft
 from vitalsdsl.generate.registry import Span, curve
-from vitalsdsl.rules import Level
+from vitalsdsl.language.rules import Level
 
 
 @curve("the router collapses onto one expert", Level.ORANGE, shows=("moe/maxvio", "moe/dead"))

@@ -6,7 +6,7 @@ import numpy as np
 
 from vitalsdsl.generate.draft import Draft
 from vitalsdsl.generate.registry import Span, curve
-from vitalsdsl.rules import Level
+from vitalsdsl.language.rules import Level
 
 
 def _resumed(draft: Draft, at: int) -> None:

@@ -6,7 +6,7 @@ import numpy as np
 
 from vitalsdsl.generate.draft import Draft
 from vitalsdsl.generate.registry import Span, curve
-from vitalsdsl.rules import Level
+from vitalsdsl.language.rules import Level
 
 
 @curve("the learning rate starts anew, and the loss makes a wave", Level.GREEN, most=Level.YELLOW, shows=("loss", "lr"))

@@ -8,7 +8,7 @@ import numpy as np
 
 from vitalsdsl.generate.draft import Draft
 from vitalsdsl.generate.registry import Span, curve
-from vitalsdsl.rules import Level
+from vitalsdsl.language.rules import Level
 
 LEAD = 4
 """Steps by which the gradient rises before the loss, as it did in BLOOM-176B."""

@@ -1,0 +1,1 @@
+"""A policy over a run that this process logs."""

@@ -1,0 +1,206 @@
+"""Screen: which rules of a policy can leave green in a recorded run. Whole columns at once; when in doubt, they can.
+
+A reference (`usual`, `noise`) stands on what its rule says, and that on the reference: it is begun with every point let in,
+and gone through again with what the rule then says until both agree. A step's verdict rests on earlier steps alone, so there
+is one such answer.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from vitalsdsl.columns.columnwise import Columnwise
+from vitalsdsl.columns.joined import Joined
+from vitalsdsl.columns.run_columns import CannotSay
+from vitalsdsl.ground.types import SAMPLES, STEPS, TIME, Extent
+from vitalsdsl.kernels.columns import Array, dense
+from vitalsdsl.nodes import signals as sg
+from vitalsdsl.nodes.possible import Possible, any_of
+from vitalsdsl.nodes.spells import may_hold
+from vitalsdsl.nodes.table import Table
+from vitalsdsl.verdicts.verdict import Clause, RuleState
+
+MOST_ROUNDS = 24
+"""So often a reference and its rule are made to agree before the rule is left to the stream."""
+
+
+class Stretch(NamedTuple):
+    """Rows of a run: before `first` no condition of a rule can be true, after `last` it cannot leave green."""
+
+    first: int
+    last: int
+
+    def joined_with(self, other: Stretch) -> Stretch:
+        return Stretch(min(self.first, other.first), max(self.last, other.last))
+
+
+class Screen:
+    """The rules of one plan over one run; `begins` are the rows at which its stages begin."""
+
+    def __init__(self, joined: Joined, begins: Sequence[int], table: Table, total_steps: float = math.nan) -> None:
+        self._plan = joined.plan
+        self.columns = Columnwise(joined, begins, table, total_steps)
+
+    def may_fire(self) -> dict[str, Stretch]:
+        """The names of the rules that may leave green, and where they may."""
+        found: dict[str, Stretch] = {}
+        for rule in self._plan.rules:
+            stretch = self.stretch(rule)
+            if stretch is not None:
+                found[rule.name] = stretch.joined_with(found.get(rule.name, stretch))
+        return found
+
+    def looked(self) -> set[str] | None:
+        """The names of the rules of which a condition was known at some step, inside their phases. None where a condition
+        has no vectorised form."""
+        found: set[str] = set()
+        try:
+            for rule in self._plan.rules:
+                if rule.guard is not None:
+                    points = self.columns.points.get(rule.guard.metric.name)
+                    is_known = points is not None and len(points) > 0
+                else:
+                    is_known = any(self._was_known(clause) for clause in rule.clauses)
+                if is_known:
+                    found.add(rule.name)
+        except CannotSay:
+            return None
+        return found
+
+    def _was_known(self, clause: Clause) -> bool:
+        possible, rows = self.can_be(clause), self.evaluations(clause)
+        known = self._at(rows, possible.true) | self._at(rows, possible.false)
+        if clause.gate is not None:
+            known = known & self._at(rows, any_of(self.columns.condition(phase) for phase in clause.gate.phases).true)
+        return bool(known.any())
+
+    def stretch(self, rule: RuleState) -> Stretch | None:
+        """Where a rule may leave green; None where it surely does not."""
+        if rule.guard is not None:
+            points = self.columns.points.get(rule.guard.metric.name)
+            if points is None:
+                return None
+            nan, infinite = np.isnan(points.values), np.isinf(points.values)
+            amiss = points.rows[nan & rule.guard.watches_nan | infinite & rule.guard.watches_inf]
+            return Stretch(int(amiss[0]), int(amiss[-1])) if len(amiss) else None
+        try:
+            found = [stretch for clause in rule.clauses if (stretch := self._stretch_of(clause)) is not None]
+        except CannotSay:
+            return Stretch(0, self.columns.count - 1)
+        return functools.reduce(Stretch.joined_with, found) if found else None
+
+    def evaluations(self, clause: Clause) -> Array:
+        """The rows at which a `when` is evaluated."""
+        return self.columns.evaluations(clause)
+
+    def can_be(self, clause: Clause) -> Possible:
+        """What the condition of a `when` can be at each row. Raises CannotSay."""
+        self.settle(self.columns.references(clause))
+        return self.columns.condition(clause.condition)
+
+    def _stretch_of(self, clause: Clause) -> Stretch | None:
+        possible, rows = self.can_be(clause), self.evaluations(clause)
+        true = self._at(rows, possible.true)
+        if not true.any():
+            return None
+        first = int(rows[np.argmax(true)])
+        if clause.gate is not None:
+            true = true & self._at(rows, any_of(self.columns.condition(phase) for phase in clause.gate.phases).true)
+        surely_false = ~(true | self._at(rows, possible.unknown))
+        held = rows[may_hold(clause.holding.span, true, surely_false, self.columns.rows, rows)]
+        return Stretch(first, int(held[-1])) if len(held) else None
+
+    def _at(self, rows: Array, truths: Array) -> Array:
+        found: Array = np.broadcast_to(truths, (self.columns.count,))[rows]
+        return found
+
+    # ---------------------------------------------------------------- references
+
+    def settle(self, references: frozenset[int]) -> None:
+        """Find what each of these lets in. Raises CannotSay where they do not come to agree with their conditions."""
+        open_ = references - self.columns.settled
+        if not open_:
+            return
+        for _ in range(MOST_ROUNDS):
+            self.columns.begin_round()
+            before = {one: self.columns.let_in.get(one) for one in open_}
+            for one in open_:
+                self.columns.let_in[one] = self._votes(one)
+            if all(_agree(before[one], self.columns.let_in[one]) for one in open_):
+                self.columns.settle(open_)
+                return
+        for one in open_:
+            self.columns.let_in.pop(one, None)
+        raise CannotSay("a reference and its rule do not come to agree")
+
+    def _votes(self, reference: int) -> Array:
+        """Which of the rows' points would be let in, by what the conditions say as things stand."""
+        ok = np.ones(self.columns.count, bool)
+        for freeze in self.columns.freezes(reference):
+            ok &= self._admitted(freeze)
+        return ok
+
+    def has_frozen(self, freeze: sg.Freeze) -> bool:
+        """Whether a condition has ever frozen its reference. Raises CannotSay."""
+        return bool(self._freezing(freeze).any())
+
+    def _freezing(self, freeze: sg.Freeze) -> Array:
+        """Whether a condition freezes its reference, at its evaluations."""
+        said = self.columns.condition(freeze.condition)
+        if not said.is_certain:
+            raise CannotSay("a condition that freezes a reference is too close to call")
+        known, rows = self.columns.reference_known(freeze.reference), self.columns.evaluations(freeze)
+        return self._at(rows, said.true) | self._at(rows, said.unknown) & known[rows]
+
+    def _admitted(self, freeze: sg.Freeze) -> Array:
+        rows, evaluated = self.columns.evaluations(freeze), self._freezing(freeze)
+        admitted = np.ones(self.columns.count, bool)
+        if not evaluated.any():
+            return admitted
+        latest = dense(rows, evaluated.astype(float), self.columns.count, before=0.0) > 0
+        at_evaluation = np.zeros(self.columns.count, bool)
+        at_evaluation[rows] = True
+        point_rows = self.columns.reference_rows(freeze.reference)
+        has_point = np.zeros(self.columns.count, bool)
+        has_point[point_rows] = True
+        if any(limit.unit not in (STEPS, SAMPLES, TIME) for limit in freeze.limits):
+            raise CannotSay("a reference is frozen for a length that only the run's counters know")
+        start, count = -1, 0
+        looked_at = latest & (at_evaluation | has_point) | has_point & ~latest & _after(latest)
+        for row in np.nonzero(looked_at)[0].tolist():
+            if latest[row] and at_evaluation[row]:
+                count += 1
+                start = row if start < 0 else start
+            if not has_point[row]:
+                continue
+            if latest[row]:
+                start = row if start < 0 else start
+                if not all(self._exceeded(limit, start, row, count) for limit in freeze.limits):
+                    admitted[row] = False
+                    continue
+            start, count = -1, 0
+        return admitted
+
+    def _exceeded(self, limit: Extent, start: int, row: int, count: int) -> bool:
+        if limit.unit == SAMPLES:
+            return count > limit.size
+        if limit.unit == STEPS:
+            return bool(self.columns.rows.steps[row] - self.columns.rows.steps[start] + 1 > limit.size)
+        return bool(self.columns.rows.times[row] - self.columns.rows.times[start] > limit.size)
+
+
+def _agree(before: Array | None, now: Array) -> bool:
+    """Whether a round ends as it began; the first one begins with every point let in."""
+    return bool(now.all()) if before is None else bool(np.array_equal(before, now))
+
+
+def _after(freezing: Array) -> Array:
+    """The rows at which something froze at the row before: there a count ends."""
+    after = np.zeros(len(freezing), bool)
+    after[1:] = np.cumsum(freezing)[:-1] > 0
+    return after

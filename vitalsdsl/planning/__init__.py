@@ -1,0 +1,1 @@
+"""From a checked policy to the nodes that are evaluated for one run: names are resolved here, once."""

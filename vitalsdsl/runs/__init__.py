@@ -1,0 +1,1 @@
+"""Recorded runs: where they lie, and a policy over them."""

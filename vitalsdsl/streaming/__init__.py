@@ -1,0 +1,1 @@
+"""A step at a time: points in, transitions out."""

@@ -1,0 +1,302 @@
+"""Glance: whether a condition is surely true or surely false, as a line of Python.
+
+Numbers are worked out near enough (`vitalsdsl.kernels.pieces`), each with a bound on its error. A comparison whose two sides
+are farther apart than their errors comes out as the exact one does; any other is left open, and so is all that is unknown.
+"""
+
+from __future__ import annotations
+
+import functools
+import keyword
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from vitalsdsl.ground.types import TIME
+from vitalsdsl.kernels.deferred import Deferred
+from vitalsdsl.kernels.pieces import InWindow, Piece, in_window
+from vitalsdsl.nodes import base as nd
+from vitalsdsl.nodes import operations as op
+from vitalsdsl.nodes.signals import Root
+from vitalsdsl.ops.abs import Abs
+from vitalsdsl.ops.base import Windowed
+from vitalsdsl.ops.greatest import Greatest
+from vitalsdsl.ops.least import Least
+
+ROUNDED = "9e-16"
+"""What one operation may lose of its result, and more than that: the bounds are rounded, too."""
+
+
+RESERVED = frozenset(
+    """
+    abs accumulate away back before bounded changed counters due inf map max min mul nan next restart row sorted sqrt stale
+    step stride sum time touched was_young watch
+    """.split()
+)
+"""Words that generated code uses itself."""
+
+NUMBERED = re.compile(r"(awake|close|gate|hand_over|inside|leaf|near|rule|run|unit)(_\d+)?")
+"""Those that it numbers."""
+
+
+class CannotSay(Exception):
+    """A condition rests on a window in a way for which there is no bound."""
+
+
+@dataclass(frozen=True)
+class Surely:
+    """Lines of Python: true where a condition surely is so. As unknown counts here only what stands on a window of which
+    the span has not been lived yet."""
+
+    false: str
+    true: str
+    not_true: str
+    not_false: str
+
+
+class Names:
+    """Names for generated code that say what they stand for, each once."""
+
+    def __init__(self) -> None:
+        self._given: set[str] = set()
+
+    def new(self, text: str) -> str:
+        """A name, in which two underscores never follow each other: those are for what belongs to a stream.
+
+        >>> names = Names()
+        >>> names.new("train/loss"), names.new("train__loss"), names.new("3 x"), names.new("if")
+        ('train_loss', 'train_loss_2', 'm_3_x', 'm_if')
+        """
+        name = re.sub(r"[\W_]+", "_", text, flags=re.ASCII).strip("_")[:40].strip("_") or "m"
+        if not name[0].isalpha() or keyword.iskeyword(name) or name in RESERVED or NUMBERED.fullmatch(name):
+            name = f"m_{name}"
+        count, taken = 1, name
+        while taken in self._given:
+            count += 1
+            taken = f"{name}_{count}"
+        self._given.add(taken)
+        return taken
+
+
+@dataclass
+class Stream:
+    """A metric that has a point at the step, as generated code has it: its name there, and the windows over it."""
+
+    name: str
+    node: nd.MetricNode
+    is_ahead: bool = False
+    """Whether it is a number whose windows are prepared ahead."""
+    windows: dict[Deferred, InWindow] = field(default_factory=dict)
+
+    def piece(self) -> Piece:
+        if self.is_ahead:
+            return Piece(self.name, f"size__{self.name}")
+        return Piece(self.name, f"abs({self.name})", stands=False)
+
+
+class Glance:
+    """Writes conditions of one plan for steps at which certain metrics have a point."""
+
+    def __init__(self, streams: Mapping[nd.Node, Stream], names: Names) -> None:
+        self._streams = streams
+        self._names = names
+        self.leaves: dict[nd.Node, str] = {}
+        """What is evaluated exactly at each step, by the name of its value."""
+        self.nears: dict[str, tuple[str, set[str]]] = {}
+        """How far apart two sides must be: name to how it is written, and the streams on which it rests."""
+        self.lines: dict[str, str] = {}
+        """What is worked out at each step before it is compared, by its name."""
+
+    def surely(self, node: nd.Node) -> Surely:
+        """When a condition is surely so. Raises CannotSay."""
+        if isinstance(node, op.Comparison) and node.symbol in _TESTS:
+            return self._comparison(node)
+        if isinstance(node, (op.And, op.Or)):
+            parts = [self.surely(inner) for inner in node.inputs]
+            some, every = (" or ", " and ") if isinstance(node, op.And) else (" and ", " or ")
+            return Surely(
+                _joined(some, (part.false for part in parts)),
+                _joined(every, (part.true for part in parts)),
+                _joined(some, (part.not_true for part in parts)),
+                _joined(every, (part.not_false for part in parts)),
+            )
+        if isinstance(node, op.Not):
+            inner = self.surely(node.inputs[0])
+            return Surely(inner.true, inner.false, inner.not_false, inner.not_true)
+        leaf = self._leaf(node)
+        return Surely(f"{leaf} is False", f"{leaf} is True", f"{leaf} is not True", f"{leaf} is not False")
+
+    def _comparison(self, node: op.Comparison) -> Surely:
+        left, right = self.number(node.left), self.number(node.right)
+        above, below = f"{left.code} - {_inner(right.code)}", f"{right.code} - {_inner(left.code)}"
+        if node.symbol in ("<", "<="):
+            above, below = below, above
+        false, true = (">=", ">") if node.symbol in (">", "<") else (">", ">=")
+        near = "0.0"
+        if left.error != "0.0" or right.error != "0.0":
+            near = self._near(left, right)
+            if not (left.stands and right.stands):
+                false = true = ">"  # an error without bound is not surely less than a distance without one
+        false, true = f"{below} {false} {near}", f"{above} {true} {near}"
+        unknown = list(dict.fromkeys([*left.unknown, *right.unknown]))
+        return Surely(false, true, " or ".join([false, *unknown]), " or ".join([true, *unknown]))
+
+    def _near(self, left: Piece, right: Piece) -> str:
+        code = _sum(left.error, right.error)
+        if not (left.stands and right.stands):
+            return f"({code})"
+        name = f"near_{len(self.nears) + 1}"
+        self.nears[name] = (
+            f"bounded({code})",
+            {stream.name for stream in self._streams.values() if _names_of(code, stream.name)},
+        )
+        return name
+
+    # ---------------------------------------------------------------- numbers
+
+    def number(self, node: nd.Node) -> Piece:
+        """A number near its value. Raises CannotSay."""
+        if isinstance(node, nd.Constant):
+            return Piece(repr(float(node.value)), repr(abs(float(node.value))))
+        stream = self._streams.get(node)
+        if stream is not None:
+            return stream.piece()
+        if isinstance(node, nd.Fresh) and all(metric in self._streams for metric, _, _ in node.limits):
+            return self.number(node.source)
+        if isinstance(node, nd.Function):
+            windowed = self._windowed(node)
+            if windowed is not None:
+                return windowed
+        if isinstance(node, op.Negative):
+            inner = self.number(node.inputs[0])
+            return replace(inner, code=f"-{_inner(inner.code)}")
+        if isinstance(node, op.Arithmetic):
+            return self._together(node.symbol, self.number(node.left), self.number(node.right))
+        if isinstance(node, op.ArithmeticChain):
+            piece = self.number(node.inputs[0])
+            for symbol, operand in zip(node.symbols, node.inputs[1:]):
+                piece = self._together(symbol, piece, self.number(operand))
+            return piece
+        if isinstance(node, op.Elementwise) and node.compute in _ELEMENTWISE:
+            return _ELEMENTWISE[node.compute]([self.number(operand) for operand in node.inputs])
+        leaf = self._leaf(node)
+        return Piece(leaf, f"abs({leaf})", stands=False)
+
+    def _windowed(self, node: nd.Function) -> Piece | None:
+        """A window that is prepared ahead."""
+        if not self._is_prepared(node):
+            return None
+        stream, state = self._streams[node.streams[0]], node.state
+        assert node.call is not None and isinstance(state, Deferred)
+        window = stream.windows.setdefault(state, in_window(state, stream.name, len(stream.windows) + 1))
+        stream.is_ahead = True
+        function, arguments = node.call
+        piece: Piece | None = function.ahead(window, arguments)
+        return piece
+
+    def _leaf(self, node: nd.Node) -> str:
+        if node not in self.leaves:
+            if any(self._is_prepared(inner) for inner in below(node)):
+                raise CannotSay(node.text)
+            self.leaves[node] = self._names.new(node.text)
+        return self.leaves[node]
+
+    def _is_prepared(self, node: nd.Node) -> bool:
+        if not isinstance(node, nd.Function) or node.call is None or len(node.streams) != 1:
+            return False
+        function, arguments = node.call
+        stream, state = self._streams.get(node.streams[0]), node.state
+        if stream is None or not issubclass(function, Windowed) or state not in ahead_of(stream.node):
+            return False
+        return function.ahead(in_window(state, "", 0), arguments) is not None
+
+    # ---------------------------------------------------------------- arithmetic
+
+    def _together(self, symbol: str, left: Piece, right: Piece) -> Piece:
+        """Two numbers under an operator, with what is known of the result."""
+        stands, unknown = left.stands and right.stands, tuple(dict.fromkeys((*left.unknown, *right.unknown)))
+        code = f"{_inner(left.code)} {symbol} {_inner(right.code)}"
+        if symbol in "+-":
+            size = _sum(left.size, right.size)
+            return Piece(code, size, _sum(left.error, right.error, f"{ROUNDED} * ({size})"), stands, unknown)
+        if symbol == "*":
+            size = f"{_inner(left.size)} * {_inner(right.size)}"
+            pairs = [(left.error, right.size), (left.size, right.error), (left.error, right.error)]
+            errors = (f"{_inner(a)} * {_inner(b)}" for a, b in pairs if "0.0" not in (a, b))
+            return Piece(code, size, _sum(*errors, f"{ROUNDED} * {size}"), stands, unknown)
+        if _is_number(right.code) and float(right.code):
+            size = f"{_inner(left.size)} / {right.size}"
+            error = f"{_inner(left.error)} / {right.size}" if left.error != "0.0" else "0.0"
+            return Piece(code, size, _sum(error, f"{ROUNDED} * ({size})"), stands, unknown)
+        if left.error == right.error == "0.0":
+            name = self._names.new("ratio")
+            self.lines[name] = f"{code} if {_inner(right.code)} else nan"
+            return Piece(name, f"abs({name})", f"{ROUNDED} * abs({name})", False, unknown)
+        raise CannotSay("a window that something is divided by")
+
+
+_TESTS = (">", ">=", "<", "<=")
+
+
+def _size_of(operands: Sequence[Piece]) -> Piece:
+    return replace(operands[0], code=f"abs({operands[0].code})")
+
+
+def _extreme(word: str, operands: Sequence[Piece]) -> Piece:
+    """The greatest or the least: as far off as they are together. A NaN among them is not to be passed over."""
+    codes = [operand.code for operand in operands]
+    code = f"{word}({', '.join(codes)}) + 0.0 * ({' + '.join(map(_inner, codes))})"
+    stands = all(operand.stands for operand in operands)
+    unknown = tuple(dict.fromkeys(name for operand in operands for name in operand.unknown))
+    size, error = _sum(*(operand.size for operand in operands)), _sum(*(operand.error for operand in operands))
+    return Piece(code, size, error, stands, unknown)
+
+
+_ELEMENTWISE: dict[Callable[..., float], Callable[[Sequence[Piece]], Piece]] = {
+    Abs.value: _size_of,
+    Greatest.value: functools.partial(_extreme, "max"),
+    Least.value: functools.partial(_extreme, "min"),
+}
+
+
+def ahead_of(metric: nd.MetricNode) -> list[Deferred]:
+    """The windows of a metric that can be prepared ahead, and may be handed their points late."""
+    states = [getattr(push, "__self__", None) for push in metric.subscribers]
+    return [
+        state
+        for state in states
+        if isinstance(state, Deferred) and state.unit != TIME and type(state).push is Deferred.push
+    ]
+
+
+def below(node: nd.Node) -> list[nd.Node]:
+    """A node and all that is evaluated with it; a root is by itself."""
+    found: list[nd.Node] = []
+    open_ = [] if isinstance(node, Root) else [node]
+    while open_:
+        here = open_.pop()
+        if here not in found and not isinstance(here, (nd.Constant, nd.MetricNode)):
+            found.append(here)
+            open_ += [inner for inner in here.inputs if not isinstance(inner, Root)]
+    return found
+
+
+def _is_number(code: str) -> bool:
+    return re.fullmatch(r"-?[\d.]+(e[+-]?\d+)?", code) is not None
+
+
+def _sum(*terms: str) -> str:
+    return " + ".join(term for term in terms if term != "0.0") or "0.0"
+
+
+def _inner(code: str) -> str:
+    return code if re.fullmatch(r"[\w.]+|abs\(\w+\)", code) else f"({code})"
+
+
+def _joined(word: str, tests: Iterable[str]) -> str:
+    return word.join(f"({test})" for test in tests)
+
+
+def _names_of(code: str, stream: str) -> bool:
+    """Whether a bound rests on a stream."""
+    return re.search(rf"__{re.escape(stream)}(?:_\d+)?\b", code) is not None

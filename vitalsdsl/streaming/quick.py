@@ -1,0 +1,102 @@
+"""Quick: steps at which surely nothing happens, in a few lines of generated Python.
+
+In nearly all steps of nearly all runs no condition is true and no rule waits for anything. For each set of names that a run
+logs at a step there is one generated function (`vitalsdsl.streaming.step_writer`): it takes the values in, says of each rule whether
+its conditions are surely false (`vitalsdsl.streaming.glance`), and has all others evaluated node by node, as the graph does. So what
+comes out is always the graph's, and what is generated remembers nothing that could not be forgotten.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+from vitalsdsl.nodes import base as nd
+from vitalsdsl.planning.plan import Plan
+from vitalsdsl.verdicts.verdict import RuleState
+
+if TYPE_CHECKING:
+    from vitalsdsl.streaming.step_writer import Written
+
+AFTER = 64
+"""So many steps with the same names, one after another, before they are worth a function of their own."""
+
+MOST = 8
+"""Functions of one run. Names that come in ever new company are left to the graph."""
+
+
+@dataclass
+class Layout:
+    """Steps at which the same names are logged, in the same order."""
+
+    written: Written
+    is_stale: bool = True
+    """Whether something else has come since its last step."""
+
+
+class Quick:
+    """The generated functions of one plan."""
+
+    def __init__(self, plan: Plan) -> None:
+        self._plan = plan
+        self._layouts: dict[tuple[str, ...], Layout] = {}
+        self._current: Layout | None = None
+        self._names: tuple[str, ...] = ()
+        self._times = 0
+
+    def layout(self, values: Mapping[str, float]) -> Layout | None:
+        """How steps with these names are taken in; None where it is left to the graph."""
+        names = tuple(values)
+        layout = self._layouts.get(names)
+        if layout is None:
+            if names != self._names:
+                self._names, self._times = names, 0
+            self._times += 1
+            if self._times < AFTER or len(self._layouts) >= MOST or not names:
+                return None
+            self.stand_aside()
+            # Loaded only here: with it comes NumPy, and many a process ends before a run is worth it.
+            layout = self._layouts[names] = Layout(
+                import_module("vitalsdsl.streaming.step_writer").write(self._plan, names)
+            )
+        if layout is not self._current:
+            self.stand_aside()
+            self._current = layout
+        return layout
+
+    def step(self, layout: Layout, step: int, time: float, values: Mapping[str, float]) -> list[RuleState] | None:
+        """Take a step in; the rules of which the level has to be looked at, None where nothing happened."""
+        is_stale, layout.is_stale = layout.is_stale, False
+        return layout.written.watch.send((step, time, tuple(values.values()), is_stale))
+
+    def evaluated(self, touched: Collection[RuleState]) -> set[nd.Node]:
+        """What has its value for the newest step, if these are the rules that it touched."""
+        assert self._current is not None
+        written = self._current.written
+        return set(written.given).union(*(unit.nodes for unit in written.units if unit.rule in touched))
+
+    def hand_over(self) -> None:
+        """Let all that remembers have the points that have come."""
+        if self._current is not None:
+            for ahead in self._current.written.aheads:
+                ahead.hand_over()
+
+    def stand_aside(self) -> None:
+        """Somebody else is about to take points in."""
+        if self._current is not None:
+            self.hand_over()
+            self._current.is_stale = True
+            self._current = None
+
+    def forget(self) -> None:
+        """The plan has changed: write everything anew."""
+        self.stand_aside()
+        self._layouts.clear()
+        self._names, self._times = (), 0
+
+    @property
+    def sources(self) -> dict[tuple[str, ...], str]:
+        """What was written, by the names of the steps that it is for."""
+        return {names: layout.written.source for names, layout in self._layouts.items()}

@@ -1,0 +1,1 @@
+"""From conditions to levels, and to the transitions that are told."""

@@ -1,0 +1,1 @@
+"""A policy over runs that go on elsewhere."""
