@@ -4,25 +4,27 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
 from vitalsdsl.ground.types import SAMPLES, STEPS, TIME, Extent, Reason
 from vitalsdsl.kernels.exact import midpoint
-from vitalsdsl.kernels.ordered import middle
-from vitalsdsl.kernels.ranked import Ranked
-from vitalsdsl.kernels.selection import Selection, outwards
+from vitalsdsl.kernels.kept_in_order import KeptInOrder
+from vitalsdsl.kernels.ordered import half_deviation, middle
+from vitalsdsl.kernels.selection import Selection
 from vitalsdsl.kernels.state import State
 from vitalsdsl.kernels.trail import Trail
 
-_ENOUGH = 5
+ENOUGH = 5
+"""Of fewer points nothing is said."""
 
 
 class Accepted(State):
     """A window over accepted points that ends at the newest of them.
 
     A point waits until its step's conditions are known: `decide` lets it in or drops it. What is read at a step is
-    therefore made of earlier steps' points alone, so a condition may stand on the reference that it freezes.
+    therefore made of earlier steps' points alone, so a condition may stand on the reference that it freezes. The points
+    are put in order when somebody asks.
     """
 
     remembered = ("first", "count", "newest", "points", "pending")
@@ -36,15 +38,17 @@ class Accepted(State):
         self.newest = math.nan
         self.trail = Trail(by_step=self.unit != TIME)
         self.pending: tuple[float, float] | None = None
+        self.moved = 0
+        """No more points than that have been let in, and no more have gone, since it was made."""
         self.restored()
 
     def restored(self) -> None:
         self._selection = Selection()
-        self._sorted = Ranked(value for _, value, _ in self.trail)
-        self._steps: Ranked | None = None
-        """The distances between neighbours, once somebody asks for the noise."""
+        self._values = KeptInOrder(self.trail)
+        self._distances = KeptInOrder(self.trail, _distance)
         self._usual: float | None = None
         self._noise: float | None = None
+        self.moved += len(self.trail) + 1
 
     def push(self, step: int, time: float, value: float) -> None:
         at: float = time if self.unit == TIME else step
@@ -60,25 +64,18 @@ class Accepted(State):
             return
         at, value = pending
         trail = self.trail
-        if self._steps is not None and len(trail):
-            self._steps.add(abs(value - trail.value(-1)))
         self.count += 1
         self.newest = at
         trail.append(at, value, 0 if self.unit == TIME else int(at))
-        self._sorted.add(value)
+        gone = 0
         if self.unit == SAMPLES:
             while len(trail) > self.size:
-                self._forget()
-        else:
-            while trail.oldest <= at - self.size:
-                self._forget()
+                trail.popleft()
+                gone += 1
+        elif trail.oldest <= at - self.size:
+            gone = trail.forget(at - self.size)
+        self.moved += gone if gone > 1 else 1
         self._usual = self._noise = None
-
-    def _forget(self) -> None:
-        value, _ = self.trail.popleft()
-        self._sorted.remove(value)
-        if self._steps is not None and len(self.trail):
-            self._steps.remove(abs(self.trail.value(0) - value))
 
     @property
     def points(self) -> deque[tuple[float, float]]:
@@ -93,7 +90,7 @@ class Accepted(State):
 
     @property
     def is_known(self) -> bool:
-        return self._is_warm() and len(self.trail) >= _ENOUGH
+        return self._is_warm() and len(self.trail) >= ENOUGH
 
     def _is_warm(self) -> bool:
         if self.unit == SAMPLES:
@@ -105,7 +102,7 @@ class Accepted(State):
     def usual(self, step: int, time: float) -> float:
         """The median of the accepted points."""
         if self._usual is None:
-            self._usual = midpoint(*middle(self._sorted)) if self.is_known else math.nan
+            self._usual = midpoint(*middle(self._ordered(self._values))) if self.is_known else math.nan
         return self._usual
 
     def noise(self, step: int, time: float) -> float:
@@ -113,20 +110,18 @@ class Accepted(State):
         if self._noise is None:
             self._noise = math.nan
             if self.is_known:
-                n = len(self._sorted)
-                distances = outwards(self._sorted, *middle(self._sorted))
-                nearer, farther = self._selection.find(distances, (n + 1) // 2)
-                half = nearer if n % 2 else midpoint(nearer, farther)
-                self._noise = max(1.4826 * 2 * half, midpoint(*middle(self._distances())) / 0.954)
+                half = half_deviation(self._ordered(self._values), self._selection)
+                self._noise = max(1.4826 * 2 * half, midpoint(*middle(self._ordered(self._distances))) / 0.954)
         return self._noise
 
-    def _distances(self) -> Ranked:
-        if self._steps is None:
-            values = [value for _, value, _ in self.trail]
-            self._steps = Ranked(abs(b - a) for a, b in zip(values, values[1:]))
-        return self._steps
+    def _ordered(self, of: KeptInOrder) -> Sequence[float]:
+        return of.between(self.trail.begin, self.trail.end)
 
     def reason(self, step: int, time: float) -> Reason:
         if self.first != self.first:
             return Reason.ABSENT
         return Reason.TOO_FEW if self._is_warm() else Reason.WARMING
+
+
+def _distance(before: float, after: float) -> float:
+    return abs(after - before)

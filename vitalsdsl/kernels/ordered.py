@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from vitalsdsl.ground.types import Reason
 from vitalsdsl.kernels.deferred import Deferred
 from vitalsdsl.kernels.exact import midpoint
+from vitalsdsl.kernels.kept_in_order import FEW
 from vitalsdsl.kernels.ranked import Ranked
 from vitalsdsl.kernels.selection import Selection, outwards
 from vitalsdsl.kernels.trail import Trail
@@ -18,6 +19,13 @@ class Ordered(Deferred):
     """The points in order of size, ±inf among them."""
 
     with_infinite = True
+
+    def in_order(self) -> Sequence[float]:
+        """The points, the lowest first."""
+        if self.usable <= FEW:
+            return sorted(self.trail.values(self.trail.begin, self.trail.end))
+        self.learn()
+        return self._sorted
 
     def clear(self) -> None:
         self._sorted = Ranked()
@@ -32,15 +40,14 @@ class Ordered(Deferred):
         self._sorted = Ranked(value for value, _ in trail.between(trail.begin, trail.end))
 
     def median(self) -> float:
-        self.learn()
-        return midpoint(*middle(self._sorted))
+        return midpoint(*middle(self.in_order()))
 
     def quantile(self, above: int, below: int) -> float:
         """The value at the fraction above / below of the way up, on the line between its two neighbours."""
-        self.learn()
-        whole, part = divmod((len(self._sorted) - 1) * above, below)
-        low = float(self._sorted[whole])
-        return between(low, float(self._sorted[whole + 1]), part, below) if part else low
+        ordered = self.in_order()
+        whole, part = divmod((len(ordered) - 1) * above, below)
+        low = float(ordered[whole])
+        return between(low, float(ordered[whole + 1]), part, below) if part else low
 
     def reason(self, step: int, time: float) -> Reason:
         known = self.usable and self.is_warm(step, time)
@@ -59,10 +66,7 @@ class Spread(Ordered):
 
     def half_deviation(self) -> float:
         """Half the median distance from the median; the whole may be too large for a float."""
-        self.learn()
-        n = len(self._sorted)
-        nearer, farther = self._selection.find(outwards(self._sorted, *middle(self._sorted)), (n + 1) // 2)
-        return nearer if n % 2 else midpoint(nearer, farther)
+        return half_deviation(self.in_order(), self._selection)
 
     def reason(self, step: int, time: float) -> Reason:
         return Window.reason(self, step, time)
@@ -73,6 +77,27 @@ def middle(ordered: Sequence[float]) -> tuple[float, float]:
     n = len(ordered)
     high = float(ordered[n // 2])
     return (high, high) if n % 2 else (float(ordered[n // 2 - 1]), high)
+
+
+def half_deviation(ordered: Sequence[float], selection: Selection) -> float:
+    """Half the median distance of sorted numbers from their median."""
+    return half_median_distance([ordered], selection)
+
+
+def half_median_distance(groups: Sequence[Sequence[float]], selection: Selection) -> float:
+    """Half the median distance of sorted numbers, in some groups, from the median of their own."""
+    n = sum(map(len, groups))
+    if n <= FEW:
+        twice = []
+        for ordered in groups:
+            low, high = (number / 2 for number in middle(ordered))
+            twice += [abs((number / 2 - low) + (number / 2 - high)) for number in ordered]
+        twice.sort()
+        if twice[-1] < math.inf:
+            return twice[n // 2] / 2 if n % 2 else midpoint(twice[n // 2 - 1] / 2, twice[n // 2] / 2)
+    distances = [each for ordered in groups for each in outwards(ordered, *middle(ordered))]
+    nearer, farther = selection.find(distances, (n + 1) // 2)
+    return nearer if n % 2 else midpoint(nearer, farther)
 
 
 def between(low: float, high: float, part: int, of: int) -> float:

@@ -8,12 +8,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from vitalsdsl.kernels.deferred import Deferred
+from vitalsdsl.kernels.kept_in_order import FEW
 
 SHORT = 250
 """Windows up to this size are left sooner than a block is worth: they have blocks of their own."""
-
-FEW = 40
-"""Up to so many points are quickly put in order."""
 
 MANY = 2000
 """From this size on a window's values of order hardly move during a block."""

@@ -7,7 +7,7 @@ from collections import deque
 
 from vitalsdsl.ground.types import SAMPLES, STEPS, Extent, Reason
 from vitalsdsl.kernels.exact import total
-from vitalsdsl.kernels.ordered import Spread, middle
+from vitalsdsl.kernels.ordered import Spread, half_deviation, middle
 
 
 class Preceding(Spread):
@@ -62,10 +62,11 @@ class Preceding(Spread):
         x = self.newest
         if not self.place - self.first >= self.size or self.usable < 5 or x - x != 0.0:
             return math.nan
-        scale = self.half_deviation()  # which has it learn
+        ordered = self.in_order()
+        scale = half_deviation(ordered, self._selection)
         if not scale:
             return math.nan
-        low, high = middle(self._sorted)
+        low, high = middle(ordered)
         above = x / 2 - low / 2 if low == high else total((x / 4, x / 4, -low / 4, -high / 4))
         score = above / scale / 1.4826
         return score if score - score == 0.0 else math.nan

@@ -79,6 +79,10 @@ class Trail:
             self._move_down()
         return gone - before
 
+    def up_to(self, bound: float) -> int:
+        """The number of the first point beyond a place."""
+        return self.kept + bisect_right(self._places, bound, self._gone)
+
     @property
     def begin(self) -> int:
         """The number of the oldest point."""
@@ -93,6 +97,14 @@ class Trail:
         """The values and steps of points by their numbers."""
         begin, end = begin - self.kept, end - self.kept
         return zip(self._values[begin:end], self._steps[begin:end])
+
+    def values(self, begin: int, end: int) -> array[float]:
+        """The values of points by their numbers."""
+        return self._values[begin - self.kept : end - self.kept]
+
+    def numbered(self, number: int) -> float:
+        """The value of a point by its number."""
+        return self._values[number - self.kept]
 
     def columns(self) -> tuple[memoryview, memoryview]:
         """The places and the values of all points. While somebody holds them nothing can be appended."""
