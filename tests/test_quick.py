@@ -166,9 +166,8 @@ def test_what_surely_changes_nothing_is_not_evaluated() -> None:
         stream.push_row(event)  # type: ignore[arg-type]
     for root in stream.plan.graph.roots:
         assert type(root).__name__ == "Clause"
-    layout = stream._quick._current  # type: ignore[union-attr]
-    assert layout is not None
-    layout.written.units[0]._runs.append(counted)
+    unit = inspect.getgeneratorlocals(stream._quick._current.written.watch)["unit_0"].__self__  # type: ignore[union-attr]
+    unit._part._runs.append(counted)
     for event in rows(4, 400, "even")[200:]:
         stream.push_row(event)  # type: ignore[arg-type]
     assert runs <= 2  # at a row with another name in between everything is looked at anew
@@ -219,6 +218,7 @@ def test_no_name_of_a_metric_is_a_word_that_the_code_uses_itself() -> None:
     text = (
         WINDOWS
         + "phase late = qqq > 5 rule p in phase late { when x > 3 * usual(x, 50 steps) -> red } rule g { when z > 1 -> red }"
+        + " event jump = x > usual(x, 50 steps) + 9 * noise(x, 50 steps) rule j { when jump or rising(x, 20 steps) -> red }"
     )
     stream = Stream(load("w", text=text + " nonfinite -> orange let r = x / y when r > 9 and epoch > 2 -> red").policy)
     for event in rows(6, 200, "even"):
@@ -235,7 +235,7 @@ def test_no_name_of_a_metric_is_a_word_that_the_code_uses_itself() -> None:
 
 def _leaves(names: set[str]) -> set[str]:
     """Values of what is evaluated at each step are called by their text."""
-    return {name for name in names if re.match(r"usual_|late|r$|epoch|quantile_|mad_|median_", name)}
+    return {name for name in names if re.match(r"late|jump|ratio|r$|epoch|quantile_|mad_|median_|rising_", name)}
 
 
 def test_the_command_prints_the_code_of_a_run_and_says_where_there_is_none(tmp_path: Path) -> None:

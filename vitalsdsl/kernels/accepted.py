@@ -11,7 +11,6 @@ from vitalsdsl.ground.types import SAMPLES, STEPS, TIME, Extent, Reason
 from vitalsdsl.kernels.exact import midpoint
 from vitalsdsl.kernels.kept_in_order import KeptInOrder
 from vitalsdsl.kernels.ordered import half_deviation, middle
-from vitalsdsl.kernels.selection import Selection
 from vitalsdsl.kernels.state import State
 from vitalsdsl.kernels.trail import Trail
 
@@ -43,7 +42,6 @@ class Accepted(State):
         self.restored()
 
     def restored(self) -> None:
-        self._selection = Selection()
         self._values = KeptInOrder(self.trail)
         self._distances = KeptInOrder(self.trail, _distance)
         self._usual: float | None = None
@@ -74,7 +72,7 @@ class Accepted(State):
                 gone += 1
         elif trail.oldest <= at - self.size:
             gone = trail.forget(at - self.size)
-        self.moved += gone if gone > 1 else 1
+        self.moved += max(1, gone)
         self._usual = self._noise = None
 
     @property
@@ -110,7 +108,7 @@ class Accepted(State):
         if self._noise is None:
             self._noise = math.nan
             if self.is_known:
-                half = half_deviation(self._ordered(self._values), self._selection)
+                half = half_deviation(self._ordered(self._values))
                 self._noise = max(1.4826 * 2 * half, midpoint(*middle(self._ordered(self._distances))) / 0.954)
         return self._noise
 

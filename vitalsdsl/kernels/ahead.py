@@ -13,6 +13,7 @@ from __future__ import annotations
 import itertools
 import math
 import struct
+import sys
 from array import array
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
@@ -38,6 +39,9 @@ _SMALL, _LARGE = 1e-100, 1e100
 """The square of what is smaller or larger is no good number."""
 
 _AT_ONCE = 64
+
+_GREATEST = sys.float_info.max
+"""Between this and its negative lies all that is finite."""
 
 _U = 2.0**-53
 _NEVER = (math.nan,)
@@ -126,7 +130,7 @@ class Ahead:
             stands += (False, *_NEVER * 2 * (1 + len(asked.settled)), *[1] * isinstance(asked, InShortWindow))
         row = _NEVER * max(1, sum(len(asked.in_rows) for _, asked in self._wanted))
         rows = itertools.repeat(row, RESTS if math.isfinite(value) else 1)
-        return (0.0, -math.inf, math.inf, *_NEVER * 6, *stands, rows)
+        return (0.0, -_GREATEST, _GREATEST, *_NEVER * 6, *stands, rows)
 
     def _block(self, value: float) -> tuple[Any, ...]:
         pasts: dict[tuple[Any, ...], _Past] = {}

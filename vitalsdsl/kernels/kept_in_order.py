@@ -53,7 +53,7 @@ class KeptInOrder:
             for number in gone:
                 ordered.remove(trail.numbered(number))
         self._begin, self._end = begin, end
-        return ordered
+        return ordered.whole()
 
     def _numbers(self, begin: int, end: int) -> Sequence[float]:
         values = self._trail.values(begin, end)

@@ -5,19 +5,18 @@ from __future__ import annotations
 import math
 
 from vitalsdsl.ground.types import Extent
+from vitalsdsl.kernels.deferred import Deferred
 from vitalsdsl.kernels.exact import Grid, ratio, root
-from vitalsdsl.kernels.window import Window
 
 
-class Line(Window):
+class Line(Deferred):
     """The sums of s, s², x, s·x and x² as whole numbers, s being a point's step, so that slope and scatter are exact."""
 
     enough = 3
 
     def __init__(self, extent: Extent) -> None:
-        super().__init__(extent)
         self._grid = Grid(self._widened)
-        self.clear()
+        super().__init__(extent)
 
     def clear(self) -> None:
         self._grid.reset()
@@ -38,9 +37,6 @@ class Line(Window):
         self._squares += whole * whole
 
     def drop(self, step: int, value: float) -> None:
-        if not self.usable:
-            self.clear()
-            return
         whole = self._grid.whole(value)
         self._steps -= step
         self._steps_squared -= step * step
@@ -63,6 +59,7 @@ class Line(Window):
 
     def _about_the_means(self) -> tuple[int, int, int]:
         """n times the sums of squares and products about the means: of steps, of both, of values."""
+        self.learn()
         n, steps, values = self.usable, self._steps, self._values
         return (
             n * self._steps_squared - steps * steps,

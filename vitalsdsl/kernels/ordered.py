@@ -25,7 +25,7 @@ class Ordered(Deferred):
         if self.usable <= FEW:
             return sorted(self.trail.values(self.trail.begin, self.trail.end))
         self.learn()
-        return self._sorted
+        return self._sorted.whole()
 
     def clear(self) -> None:
         self._sorted = Ranked()
@@ -60,13 +60,9 @@ class Spread(Ordered):
     with_infinite = False
     enough = 5
 
-    def clear(self) -> None:
-        super().clear()
-        self._selection = Selection()
-
     def half_deviation(self) -> float:
         """Half the median distance from the median; the whole may be too large for a float."""
-        return half_deviation(self.in_order(), self._selection)
+        return half_deviation(self.in_order())
 
     def reason(self, step: int, time: float) -> Reason:
         return Window.reason(self, step, time)
@@ -79,9 +75,44 @@ def middle(ordered: Sequence[float]) -> tuple[float, float]:
     return (high, high) if n % 2 else (float(ordered[n // 2 - 1]), high)
 
 
-def half_deviation(ordered: Sequence[float], selection: Selection) -> float:
-    """Half the median distance of sorted numbers from their median."""
-    return half_median_distance([ordered], selection)
+def half_deviation(ordered: Sequence[float]) -> float:
+    """Half the median distance of sorted numbers from their median.
+
+    The nearest half of them stand side by side. Where they begin is searched for as in a list of distances that first fall
+    and then rise. The middle two of an even number are kept apart: rounded to one float, their midpoint would spoil small
+    distances between large numbers.
+
+    >>> half_deviation([1.0, 2.0, 4.0, 9.0, 30.0]), half_deviation([1.0, 1.5, 2.0, 1e308])
+    (1.5, 0.25)
+    """
+    low, high = (number / 2 for number in middle(ordered))
+
+    def apart(at: int) -> float:
+        half = ordered[at] / 2
+        return abs(midpoint(half - low, half - high))
+
+    def twice_apart(at: int) -> float:  # the same, sooner, where it is not too large
+        half = ordered[at] / 2
+        return abs((half - low) + (half - high))
+
+    n, last = len(ordered), len(ordered) - 1
+    is_large = math.isinf(twice_apart(0)) or math.isinf(twice_apart(last))
+    distance = apart if is_large else twice_apart
+    nearest = (n + 1) // 2
+    begin, end = 0, n - nearest
+    while begin < end:
+        at = (begin + end) // 2
+        if distance(at) > distance(at + nearest):
+            begin = at + 1
+        else:
+            end = at
+    near = max(distance(begin), distance(begin + nearest - 1))
+    share = 1 if is_large else 2
+    if n % 2:
+        return near / share
+    before, after = begin - 1, begin + nearest
+    far = min(distance(at) for at in (before, after) if 0 <= at <= last)
+    return midpoint(near / share, far / share)
 
 
 def half_median_distance(groups: Sequence[Sequence[float]], selection: Selection) -> float:

@@ -20,13 +20,15 @@ MANY = 2000
 @dataclass(frozen=True)
 class Piece:
     """A number in generated code: how it is written, how large it can be, and how far it may be from what is exact. All
-    are written; `stands` where the last two do for a whole block. It is surely unknown where one of `unknown` is true."""
+    are written; `stands` where the last two do for a whole block. It is surely unknown where one of `unknown` is true, and
+    where it `is_plain` and comes out as NaN: nothing was prepared for it."""
 
     code: str
     size: str
     error: str = "0.0"
     stands: bool = True
     unknown: tuple[str, ...] = ()
+    is_plain: bool = False
 
 
 @dataclass
@@ -200,3 +202,22 @@ class InShortWindow(InWindow):
 def in_window(window: Deferred, stream: str, number: int) -> InWindow:
     """How generated code has a window."""
     return (InShortWindow if window.size <= SHORT else InWindow)(stream, number, window.size)
+
+
+@dataclass
+class InReference:
+    """The pieces of a reference, by its number in generated code: between brackets, which are renewed now and then."""
+
+    number: int
+    wants_noise: bool = False
+
+    def usual(self) -> Piece:
+        return self._near("usual")
+
+    def noise(self) -> Piece:
+        self.wants_noise = True
+        return self._near("noise")
+
+    def _near(self, name: str) -> Piece:
+        name = f"{name}_{self.number}"
+        return Piece(name, f"abs({name})", f"off_{name}", stands=False)

@@ -160,8 +160,11 @@ class Event(Held):
         self.listeners: list[State] = []
 
     def run(self, step: int, time: float) -> None:
+        self.see(step, time, self.source.value)
+
+    def see(self, step: int, time: float, value: bool | None) -> None:
+        """Take in what its condition is at a step."""
         before = self.value
-        value = self.source.value
         known = value is not None
         self.evaluated_step = step
         self.since_edge += 1
@@ -169,7 +172,7 @@ class Event(Held):
             listener.evaluated(step, time, known)
         if not known:
             return
-        holds = self.holding.see(step, time, value)
+        holds = self.holding.see(step, time, bool(value))
         self.value = holds or (bool(before) and bool(value))
         if self.value and not before and not self._too_soon(step, time):
             self.edge_step, self.edge_time, self.since_edge = step, time, 0
@@ -201,9 +204,9 @@ class Phase(Event):
         super().__init__(text, source, Span(), clock)
         self.ends: list[State] = []
 
-    def run(self, step: int, time: float) -> None:
+    def see(self, step: int, time: float, value: bool | None) -> None:
         before = self.value
-        super().run(step, time)
+        super().see(step, time, value)
         if before and self.value is False:
             for listener in self.ends:
                 listener.edge(step, time)
@@ -290,7 +293,10 @@ class Freeze(Root):
         self.start: list[float] | None = None
 
     def run(self, step: int, time: float) -> None:
-        value = self.condition.value
+        self.see(step, time, self.condition.value)
+
+    def see(self, step: int, time: float, value: bool | None) -> None:
+        """Take in what the condition is at a step."""
         self.freezing = value is True or (value is None and self.reference.is_known)
         if self.freezing:
             self.count += 1
@@ -338,6 +344,9 @@ class Reference:
             return
         if not math.isfinite(pending[1]):
             self.accepted.decide(False)  # nobody let it in, so no condition's count begins anew
-        else:
-            votes = [freeze.admits(step, time) for freeze in self.freezes]  # all are asked: each keeps its own count
-            self.accepted.decide(False not in votes)
+            return
+        accept = True
+        for freeze in self.freezes:  # all are asked: each keeps its own count
+            if not freeze.admits(step, time):
+                accept = False
+        self.accepted.decide(accept)

@@ -12,6 +12,7 @@ from vitalsdsl.ops.usual import Usual
 
 if TYPE_CHECKING:
     from vitalsdsl.kernels.columns import Column, Rows
+    from vitalsdsl.kernels.pieces import InReference, Piece
     from vitalsdsl.kernels.spread_out import Points
 
 
@@ -46,3 +47,7 @@ class Noise(Usual):
     @classmethod
     def columns(cls, points: Points, rows: Rows, arguments: Arguments) -> Column | None:
         return points.accepted(rows, arguments["W"]).noise()
+
+    @classmethod
+    def ahead(cls, reference: InReference) -> Piece:
+        return reference.noise()

@@ -11,6 +11,7 @@ from vitalsdsl.ops.base import WINDOW, Arguments, Parameter, Stateful, Takes, X
 
 if TYPE_CHECKING:
     from vitalsdsl.kernels.columns import Column, Rows
+    from vitalsdsl.kernels.pieces import InReference, Piece
     from vitalsdsl.kernels.spread_out import Points
 
 UNLESS = Parameter("unless", Takes.FREEZING, keyword=True, required=False)
@@ -69,3 +70,8 @@ class Usual(Stateful):
     @classmethod
     def columns(cls, points: Points, rows: Rows, arguments: Arguments) -> Column | None:
         return points.accepted(rows, arguments["W"]).usual()
+
+    @classmethod
+    def ahead(cls, reference: InReference) -> Piece:
+        """How generated code finds it, near enough to say of most comparisons how they come out."""
+        return reference.usual()

@@ -176,9 +176,11 @@ class Plan:
     def _gate(self, phases: Sequence[ex.Name]) -> Gate | None:
         if not phases:
             return None
-        gate = Gate([self.compiler.phase(self.scope.phases[name.path]) for name in phases])
-        self.graph.roots.append(gate)
-        return gate
+        key = ("gate", *(name.path for name in phases))
+        if key not in self.graph.memo:
+            self.graph.keep(key, Gate([self.compiler.phase(self.scope.phases[name.path]) for name in phases]))
+        found: Gate = self.graph.memo[key]
+        return found
 
     def _field(self, part: rules.TemplateField, setting: Setting) -> nd.Node:
         name = part.expression

@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import functools
 import keyword
+import math
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from vitalsdsl.ground.types import TIME
+from vitalsdsl.kernels.accepted import Accepted
 from vitalsdsl.kernels.deferred import Deferred
-from vitalsdsl.kernels.pieces import InWindow, Piece, in_window
+from vitalsdsl.kernels.pieces import InReference, InWindow, Piece, in_window
 from vitalsdsl.nodes import base as nd
 from vitalsdsl.nodes import operations as op
 from vitalsdsl.nodes.signals import Root
@@ -22,6 +24,7 @@ from vitalsdsl.ops.abs import Abs
 from vitalsdsl.ops.base import Windowed
 from vitalsdsl.ops.greatest import Greatest
 from vitalsdsl.ops.least import Least
+from vitalsdsl.streaming.part import below
 
 ROUNDED = "9e-16"
 """What one operation may lose of its result, and more than that: the bounds are rounded, too."""
@@ -29,14 +32,20 @@ ROUNDED = "9e-16"
 
 RESERVED = frozenset(
     """
-    abs accumulate away back before bounded changed counters due inf map max min mul nan next restart row sorted sqrt stale
-    step stride sum time touched was_young watch
+    abs accumulate any away back before bounded bring_up changed counters due inf map max min mul nan next restart row sorted
+    sqrt stale step stride sum time touched was_young watch
     """.split()
 )
 """Words that generated code uses itself."""
 
-NUMBERED = re.compile(r"(awake|close|gate|hand_over|inside|leaf|near|rule|run|unit)(_\d+)?")
+NUMBERED = re.compile(
+    r"(awake|close|gate|hand_over|inside|leaf|look|near|no|noise|off_noise|off_usual|reference|renew|rule|run|stands|unit|usual)(_\d+)?"
+)
 """Those that it numbers."""
+
+
+ASKED = "(step, time)"
+"""How a value is asked for that is not evaluated at each step."""
 
 
 class CannotSay(Exception):
@@ -46,7 +55,7 @@ class CannotSay(Exception):
 @dataclass(frozen=True)
 class Surely:
     """Lines of Python: true where a condition surely is so. As unknown counts here only what stands on a window of which
-    the span has not been lived yet."""
+    the span has not been lived yet, or on numbers that are the graph's own."""
 
     false: str
     true: str
@@ -91,17 +100,28 @@ class Stream:
     def piece(self) -> Piece:
         if self.is_ahead:
             return Piece(self.name, f"size__{self.name}")
-        return Piece(self.name, f"abs({self.name})", stands=False)
+        return Piece(self.name, f"abs({self.name})", stands=False, is_plain=True)
 
 
 class Glance:
     """Writes conditions of one plan for steps at which certain metrics have a point."""
 
-    def __init__(self, streams: Mapping[nd.Node, Stream], names: Names) -> None:
+    def __init__(
+        self,
+        streams: Mapping[nd.Node, Stream],
+        names: Names,
+        given: Collection[nd.Node] = (),
+        lets: Collection[nd.Node] = (),
+    ) -> None:
         self._streams = streams
         self._names = names
+        self._given = given
+        self._lets = lets
         self.leaves: dict[nd.Node, str] = {}
         """What is evaluated exactly at each step, by the name of its value."""
+        self.answers: dict[nd.Node, str] = {}
+        """What is evaluated exactly where somebody asks, likewise."""
+        self.references: dict[Accepted, InReference] = {}
         self.nears: dict[str, tuple[str, set[str]]] = {}
         """How far apart two sides must be: name to how it is written, and the streams on which it rests."""
         self.lines: dict[str, str] = {}
@@ -115,10 +135,10 @@ class Glance:
             parts = [self.surely(inner) for inner in node.inputs]
             some, every = (" or ", " and ") if isinstance(node, op.And) else (" and ", " or ")
             return Surely(
-                _joined(some, (part.false for part in parts)),
-                _joined(every, (part.true for part in parts)),
-                _joined(some, (part.not_true for part in parts)),
-                _joined(every, (part.not_false for part in parts)),
+                _joined(some, [part.false for part in parts]),
+                _joined(every, [part.true for part in parts]),
+                _joined(some, [part.not_true for part in parts]),
+                _joined(every, [part.not_false for part in parts]),
             )
         if isinstance(node, op.Not):
             inner = self.surely(node.inputs[0])
@@ -139,6 +159,11 @@ class Glance:
                 false = true = ">"  # an error without bound is not surely less than a distance without one
         false, true = f"{below} {false} {near}", f"{above} {true} {near}"
         unknown = list(dict.fromkeys([*left.unknown, *right.unknown]))
+        unknown += [
+            f"{_inner(side.code)} != {_inner(side.code)}"
+            for side in (left, right)
+            if side.is_plain and not _is_number(side.code)
+        ]
         return Surely(false, true, " or ".join([false, *unknown]), " or ".join([true, *unknown]))
 
     def _near(self, left: Piece, right: Piece) -> str:
@@ -157,16 +182,18 @@ class Glance:
     def number(self, node: nd.Node) -> Piece:
         """A number near its value. Raises CannotSay."""
         if isinstance(node, nd.Constant):
-            return Piece(repr(float(node.value)), repr(abs(float(node.value))))
+            return Piece(repr(float(node.value)), repr(abs(float(node.value))), is_plain=True)
         stream = self._streams.get(node)
         if stream is not None:
             return stream.piece()
         if isinstance(node, nd.Fresh) and all(metric in self._streams for metric, _, _ in node.limits):
             return self.number(node.source)
+        if node in self._lets:
+            return self.number(node.inputs[0])
         if isinstance(node, nd.Function):
-            windowed = self._windowed(node)
-            if windowed is not None:
-                return windowed
+            prepared = self._windowed(node) or self._referenced(node)
+            if prepared is not None:
+                return prepared
         if isinstance(node, op.Negative):
             inner = self.number(node.inputs[0])
             return replace(inner, code=f"-{_inner(inner.code)}")
@@ -179,8 +206,19 @@ class Glance:
             return piece
         if isinstance(node, op.Elementwise) and node.compute in _ELEMENTWISE:
             return _ELEMENTWISE[node.compute]([self.number(operand) for operand in node.inputs])
+        fixed = _fixed(node)
+        if fixed is not None:
+            return Piece(repr(fixed), repr(abs(fixed)), is_plain=True)
         leaf = self._leaf(node)
-        return Piece(leaf, f"abs({leaf})", stands=False)
+        return Piece(leaf, f"abs({leaf})", stands=False, is_plain=True)
+
+    def _referenced(self, node: nd.Function) -> Piece | None:
+        """What a reference says, between brackets."""
+        if node.call is None or not isinstance(node.state, Accepted):
+            return None
+        reference = self.references.setdefault(node.state, InReference(len(self.references) + 1))
+        piece: Piece = node.call[0].ahead(reference)
+        return piece
 
     def _windowed(self, node: nd.Function) -> Piece | None:
         """A window that is prepared ahead."""
@@ -195,11 +233,15 @@ class Glance:
         return piece
 
     def _leaf(self, node: nd.Node) -> str:
-        if node not in self.leaves:
-            if any(self._is_prepared(inner) for inner in below(node)):
+        known = self.leaves if node in self._given or self._has_its_own_pace(node) else self.answers
+        if node not in known:
+            if any(self._is_prepared(inner) for inner in below(node, self._lets)):
                 raise CannotSay(node.text)
-            self.leaves[node] = self._names.new(node.text)
-        return self.leaves[node]
+            known[node] = self._names.new(node.text)
+        return known[node] if known is self.leaves else f"{known[node]}{ASKED}"
+
+    def _has_its_own_pace(self, node: nd.Node) -> bool:
+        return isinstance(node, (Root, nd.MetricNode)) and node not in self._lets
 
     def _is_prepared(self, node: nd.Node) -> bool:
         if not isinstance(node, nd.Function) or node.call is None or len(node.streams) != 1:
@@ -215,23 +257,24 @@ class Glance:
     def _together(self, symbol: str, left: Piece, right: Piece) -> Piece:
         """Two numbers under an operator, with what is known of the result."""
         stands, unknown = left.stands and right.stands, tuple(dict.fromkeys((*left.unknown, *right.unknown)))
+        is_plain = left.is_plain and right.is_plain
         code = f"{_inner(left.code)} {symbol} {_inner(right.code)}"
         if symbol in "+-":
             size = _sum(left.size, right.size)
-            return Piece(code, size, _sum(left.error, right.error, f"{ROUNDED} * ({size})"), stands, unknown)
+            return Piece(code, size, _sum(left.error, right.error, f"{ROUNDED} * ({size})"), stands, unknown, is_plain)
         if symbol == "*":
             size = f"{_inner(left.size)} * {_inner(right.size)}"
             pairs = [(left.error, right.size), (left.size, right.error), (left.error, right.error)]
             errors = (f"{_inner(a)} * {_inner(b)}" for a, b in pairs if "0.0" not in (a, b))
-            return Piece(code, size, _sum(*errors, f"{ROUNDED} * {size}"), stands, unknown)
+            return Piece(code, size, _sum(*errors, f"{ROUNDED} * {size}"), stands, unknown, is_plain)
         if _is_number(right.code) and float(right.code):
             size = f"{_inner(left.size)} / {right.size}"
             error = f"{_inner(left.error)} / {right.size}" if left.error != "0.0" else "0.0"
-            return Piece(code, size, _sum(error, f"{ROUNDED} * ({size})"), stands, unknown)
+            return Piece(code, size, _sum(error, f"{ROUNDED} * ({size})"), stands, unknown, is_plain)
         if left.error == right.error == "0.0":
             name = self._names.new("ratio")
             self.lines[name] = f"{code} if {_inner(right.code)} else nan"
-            return Piece(name, f"abs({name})", f"{ROUNDED} * abs({name})", False, unknown)
+            return Piece(name, f"abs({name})", f"{ROUNDED} * abs({name})", False, unknown, is_plain)
         raise CannotSay("a window that something is divided by")
 
 
@@ -269,16 +312,12 @@ def ahead_of(metric: nd.MetricNode) -> list[Deferred]:
     ]
 
 
-def below(node: nd.Node) -> list[nd.Node]:
-    """A node and all that is evaluated with it; a root is by itself."""
-    found: list[nd.Node] = []
-    open_ = [] if isinstance(node, Root) else [node]
-    while open_:
-        here = open_.pop()
-        if here not in found and not isinstance(here, (nd.Constant, nd.MetricNode)):
-            found.append(here)
-            open_ += [inner for inner in here.inputs if not isinstance(inner, Root)]
-    return found
+def _fixed(node: nd.Node) -> float | None:
+    """The value of an expression over numbers that never change."""
+    if not isinstance(node, op.Elementwise) or not all(isinstance(inner, nd.Constant) for inner in node.inputs):
+        return None
+    node.run(0, math.nan)
+    return float(node.value) if math.isfinite(node.value) else None
 
 
 def _is_number(code: str) -> bool:
@@ -293,8 +332,9 @@ def _inner(code: str) -> str:
     return code if re.fullmatch(r"[\w.]+|abs\(\w+\)", code) else f"({code})"
 
 
-def _joined(word: str, tests: Iterable[str]) -> str:
-    return word.join(f"({test})" for test in tests)
+def _joined(word: str, tests: Sequence[str]) -> str:
+    """What has to be looked up comes last: mostly the rest decides."""
+    return word.join(f"({test})" for test in sorted(tests, key=lambda test: test.count(ASKED)))
 
 
 def _names_of(code: str, stream: str) -> bool:

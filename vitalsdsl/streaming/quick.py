@@ -8,6 +8,7 @@ comes out is always the graph's, and what is generated remembers nothing that co
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from importlib import import_module
@@ -34,6 +35,8 @@ class Layout:
     written: Written
     is_stale: bool = True
     """Whether something else has come since its last step."""
+    newest: tuple[int, float] = (-1, math.nan)
+    """Its last step, and the time of that."""
 
 
 class Quick:
@@ -69,19 +72,22 @@ class Quick:
     def step(self, layout: Layout, step: int, time: float, values: Mapping[str, float]) -> list[RuleState] | None:
         """Take a step in; the rules of which the level has to be looked at, None where nothing happened."""
         is_stale, layout.is_stale = layout.is_stale, False
+        layout.newest = step, time
         return layout.written.watch.send((step, time, tuple(values.values()), is_stale))
 
-    def evaluated(self, touched: Collection[RuleState]) -> set[nd.Node]:
-        """What has its value for the newest step, if these are the rules that it touched."""
+    @property
+    def evaluated(self) -> Collection[nd.Node]:
+        """What has its value for the newest step, if a rule changed its level there."""
         assert self._current is not None
-        written = self._current.written
-        return set(written.given).union(*(unit.nodes for unit in written.units if unit.rule in touched))
+        return self._current.written.due
 
     def hand_over(self) -> None:
-        """Let all that remembers have the points that have come."""
+        """Let all that remembers have the points that have come, and all that has a name its value."""
         if self._current is not None:
-            for ahead in self._current.written.aheads:
+            written = self._current.written
+            for ahead in written.aheads:
                 ahead.hand_over()
+            written.lets.run(*self._current.newest)
 
     def stand_aside(self) -> None:
         """Somebody else is about to take points in."""

@@ -10,19 +10,22 @@ import itertools
 import linecache
 import math
 import operator
+import re
 from collections.abc import Callable, Collection, Generator, Sequence
 from dataclasses import dataclass
 from types import CodeType
 from typing import Any
 
 from vitalsdsl.kernels.ahead import NAMES, Ahead
-from vitalsdsl.kernels.pieces import InShortWindow
+from vitalsdsl.kernels.bracket import Bracket
 from vitalsdsl.kernels.state import State
 from vitalsdsl.nodes import base as nd
-from vitalsdsl.nodes.signals import Freeze, Root
+from vitalsdsl.nodes.signals import Event, Freeze, Root
 from vitalsdsl.planning.plan import Plan
-from vitalsdsl.streaming.glance import Glance, Names, Stream, ahead_of, below
-from vitalsdsl.streaming.unit import Unit, read_ahead
+from vitalsdsl.streaming.glance import CannotSay, Glance, Names, Stream, ahead_of
+from vitalsdsl.streaming.intake_writer import block, if_
+from vitalsdsl.streaming.part import Answer, Onlookers, Part, below, names_only, read_ahead
+from vitalsdsl.streaming.unit import Unit, stands_on_the_clock
 from vitalsdsl.verdicts.verdict import Clause, ClearWhen, Guard, RuleState
 
 Step = tuple[int, float, tuple[float, ...], bool]
@@ -34,13 +37,14 @@ Watch = Generator["list[RuleState] | None", Step, None]
 
 @dataclass(frozen=True)
 class Written:
-    """A function and what it works with. `given` are the nodes that it evaluates at each step."""
+    """A function and what it works with. `due` are the nodes that the graph would evaluate at each step, `lets` those that
+    are only looked through there."""
 
     source: str
     watch: Watch
     aheads: list[Ahead]
-    given: frozenset[nd.Node]
-    units: list[Unit]
+    due: frozenset[nd.Node]
+    lets: Part
 
 
 _TOOLS = {
@@ -70,13 +74,14 @@ class _Writer:
         """Lines for values that feed more than one thing."""
         self._streams: dict[nd.Node, Stream] = {}
         self._aheads: dict[State, Ahead] = {}
-        self._quiet: list[str | None] = []
-        """Of each unit when it surely is quiet."""
         self._gates: list[str] = []
+        self._written: set[str] = set()
+        """What has a line already, of that which is worked out before it is compared."""
         for name in logged:
             self._take(name)
         fresh = frozenset(stream.node.name for stream in self._streams.values())
         self._due = plan.graph.due(fresh)
+        self._lets = names_only(plan.graph.order) & set(self._due)
 
     def _take(self, name: str) -> None:
         local = self._names.new(name)
@@ -94,28 +99,44 @@ class _Writer:
                 self._streams[intake.metric] = Stream(local, intake.metric)
 
     def written(self) -> Written:
-        units, others = self._units()
-        for unit in units:
-            unit.surely_quiet(
-                Glance(self._streams, Names())
-            )  # finds the windows that are prepared, which others rest on
+        units, onlookers, others = self._roots()
         self._prepare()
-        glance = Glance(self._streams, self._names)
-        self._quiet = [unit.surely_quiet(glance) for unit in units]
-        needed = {inner for root in others for child in root.inputs for inner in below(child)}
-        needed |= {inner for leaf in glance.leaves for inner in below(leaf)}
+        needed = {inner for root in others for child in root.inputs for inner in below(child, self._lets)}
         given = [node for node in self._due if node in needed or node in others]
+        glance = Glance(self._streams, self._names, given, self._lets)
+        told_no = [_surely_no(each, glance) for each in onlookers]
+        quiet = [unit.surely_quiet(glance) for unit in units]
+        for each in onlookers:
+            each.prepare(self._below([each.condition], given), self._aheads)
         for unit in units:
-            unit.prepare(self._plan.graph.order, given, self._aheads)
-        body = [*self._intake(glance), *self._given(given, glance), *self._tests(units), *self._close()]
-        source = self._function(body, len(units))
+            unit.prepare(self._below(unit.conditions, given), self._aheads)
+        references = self._references(glance)
+        body = [
+            *self._intake(glance, quiet),
+            *references,
+            *self._given(given, glance, dict(zip(onlookers, told_no))),
+            *self._tests(units, quiet, glance),
+            *self._close(given),
+        ]
+        source = self._function(body, len(units), len(glance.references))
         watch = _compiled(source, f"<rules at steps with {', '.join(self._logged)[:80]}>")(**self._bound)
         next(watch)
-        return Written(source, watch, list(dict.fromkeys(self._aheads.values())), frozenset(given), units)
+        lets = Part(self._below(self._lets, given), self._aheads)
+        return Written(source, watch, list(dict.fromkeys(self._aheads.values())), frozenset(self._due), lets)
 
-    def _units(self) -> tuple[list[Unit], list[Root]]:
-        """The roots that run at the step: those that stand and fall with a rule's conditions, and all others."""
-        others = [node for node in self._due if isinstance(node, Root) and not isinstance(node, Guard)]
+    def _below(self, nodes: Collection[nd.Node], given: Collection[nd.Node]) -> list[nd.Node]:
+        """What is evaluated with some nodes, in order, but for what is evaluated at each step."""
+        needed = {inner for node in nodes for inner in below(node, self._lets)}.difference(given)
+        return [node for node in self._plan.graph.order if node in needed]
+
+    def _roots(self) -> tuple[list[Unit], list[Onlookers], list[Root]]:
+        """The roots that run at the step: those that stand and fall with a rule's conditions, those that look at some other
+        condition of which it can be said that it surely is false, and all others, which are evaluated at each step."""
+        others = [
+            node
+            for node in self._due
+            if isinstance(node, Root) and not isinstance(node, Guard) and node not in self._lets
+        ]
         units = []
         for rule in self._plan.rules:
             own = {clause.condition for clause in rule.clauses}
@@ -123,7 +144,17 @@ class _Writer:
             others = [root for root in others if root not in roots]
             if roots:
                 units.append(Unit(rule, roots, self._touched))
-        return units, others
+        by_condition: dict[nd.Node, list[Event | Freeze]] = {}
+        for root in others:
+            if isinstance(root, (Event, Freeze)):
+                by_condition.setdefault(root.inputs[0], []).append(root)
+        onlookers = [Onlookers(condition, roots) for condition, roots in by_condition.items()]
+        glance = Glance(self._streams, Names(), lets=self._lets)
+        onlookers = [each for each in onlookers if _surely_no(each, glance) is not None]
+        for unit in units:
+            unit.surely_quiet(glance)  # finds the windows that are prepared, which others rest on
+        looking = {root for each in onlookers for root in each.roots}
+        return units, onlookers, [root for root in others if root not in looking]
 
     def _prepare(self) -> None:
         streams = [stream for stream in self._streams.values() if stream.is_ahead]
@@ -142,112 +173,96 @@ class _Writer:
 
     # ---------------------------------------------------------------- the points
 
-    def _intake(self, glance: Glance) -> list[str]:
+    def _intake(self, glance: Glance, quiet: Sequence[str | None]) -> list[str]:
         lines = list(self._also)
         guarded = {rule.guard.metric: rule for rule in self._plan.rules if rule.guard is not None}
         for stream in self._streams.values():
             name, node = stream.name, self._bind(f"node__{stream.name}", stream.node)
             lines.append(f"# {stream.node.name}")
             if stream.is_ahead:
-                lines += self._block(stream, glance)
+                lines += block(stream, glance, quiet)
             lines += [f"{node}.step = {node}.own_step = step", f"{node}.time = time", f"{node}.value = {name}"]
             pushes = [push for push in stream.node.subscribers if getattr(push, "__self__", None) not in self._aheads]
             for place, push in enumerate(pushes):
                 lines.append(f"{self._bind(f'push__{name}_{place}', push)}(step, time, {name})")
             if stream.node in guarded:
                 look = self._bind(f"guard__{name}", _guard(guarded[stream.node], self._touched))
-                lines += _if(f"awake__{name} or not {name} - {name} == 0.0", f"awake__{name} = {look}(step, time)")
+                lines += if_(f"awake__{name} or not {name} - {name} == 0.0", f"awake__{name} = {look}(step, time)")
         return lines
 
-    def _block(self, stream: Stream, glance: Glance) -> list[str]:
-        """Take a point of a stream whose windows are prepared ahead, and say what they come to."""
-        name = stream.name
-        stands = [each for window in stream.windows.values() for each in window.standing]
-        young = [window.young for window in stream.windows.values()]
-        units = [f"awake_{n}" for n, test in enumerate(self._quiet) if test and any(each in test for each in young)]
-        wakes = _if(f"was_young != ({', '.join(young)},)", f"{' = '.join(units)} = True") if units else []
-        begun = ", ".join([*(f"{each}__{name}" for each in NAMES), *stands, f"rows__{name}"])
-        short = [
-            each for window in stream.windows.values() if isinstance(window, InShortWindow) for each in window.lists
-        ]
-        lines = [
-            f"row = None if restart else next(rows__{name}, None)",
-            *_if(
-                f"row is None or not floor__{name} <= {name} <= ceiling__{name}",
-                *([f"was_young = {', '.join(young)},"] if units else []),
-                f"{begun} = renew__{name}(step, {name}, stride)",
-                f"row = next(rows__{name})",
-                f"sum__{name} = squares__{name} = 0.0",
-                f"low__{name}, high__{name} = inf, -inf",
-                *(f"{each} = None" for each in short),
-                *wakes,
-                *(f"{near} = {code}" for near, (code, streams) in glance.nears.items() if name in streams),
-            ),
-            f"keep__{name}({name})",
-        ]
-        return [*lines, *self._taken(stream), *self._short(stream), *(
-            f"{each} = {code}" for window in stream.windows.values() for each, code in window.lines.items()
-        )]  # fmt: skip
-
-    def _taken(self, stream: Stream) -> list[str]:
-        """A point into the sums of its block, and what the older ones come to."""
-        name = stream.name
-        windows = list(stream.windows.values())
-        asked = {column for window in windows for column in window.in_rows}
+    def _references(self, glance: Glance) -> list[str]:
+        """Look up again what references say, where so many points have come meanwhile that it may not stand any more."""
         lines = []
-        if {"older", "squares"} & {column for window in windows for column in window.columns}:
-            lines.append(f"away = {name} - pivot__{name}")
-        if "older" in asked:
-            lines.append(f"sum__{name} += away")
-        if "squares" in asked:
-            lines.append(f"squares__{name} += away * away")
-        if "high" in asked:
-            lines += _if(f"{name} > high__{name}", f"high__{name} = {name}")
-        if "low" in asked:
-            lines += _if(f"{name} < low__{name}", f"low__{name} = {name}")
-        columns = [f"{each}__{name}_{window.number}" for window in windows for each in window.in_rows]
-        return [*lines, f"{', '.join(columns)}, = row"] if columns else lines
-
-    def _short(self, stream: Stream) -> list[str]:
-        """The windows that have blocks of their own."""
-        name = stream.name
-        short = [window for window in stream.windows.values() if isinstance(window, InShortWindow)]
-        if not short:
-            return []
-        lines = [f"lately__{name}.append({name})"]
-        if any({"older", "squares"} & set(window.columns) for window in short):
-            lines.append(f"lately_away__{name}.append(away)")
-        for window in short:
-            if window.columns:
-                lines += [*_if(f"not {window.lists[0]}", *window.begin()), *window.take()]
+        for accepted, reference in glance.references.items():
+            n, bracket = reference.number, Bracket(accepted)
+            bracket.wants_noise = reference.wants_noise
+            self._bind(f"reference_{n}", accepted)
+            renew = self._bind(f"renew_{n}", bracket.renew)
+            names = f"usual_{n}, off_usual_{n}, noise_{n}, off_noise_{n}, stands_{n}"
+            lines += if_(f"reference_{n}.moved > stands_{n}", f"{names} = {renew}()")
         return lines
 
     # ---------------------------------------------------------------- what is evaluated
 
-    def _given(self, given: Sequence[nd.Node], glance: Glance) -> list[str]:
+    def _given(self, given: Collection[nd.Node], glance: Glance, onlookers: dict[Onlookers, str | None]) -> list[str]:
+        """What is evaluated at each step, in order, and who looks at a condition that surely is false."""
         lines = [
             f"{self._bind(f'hand_over_{n}', ahead.hand_over)}()"
             for n, ahead in enumerate(read_ahead(given, self._aheads))
         ]
-        for n, node in enumerate(given):
-            lines.append(f"{self._bind(f'run_{n}', node.run)}(step, time)")
-        for n, (leaf, name) in enumerate(glance.leaves.items()):
-            lines.append(f"{name} = {self._bind(f'leaf_{n}', leaf)}.value")
-        return lines + [f"{name} = {code}" for name, code in glance.lines.items()]
+        for node, name in glance.answers.items():
+            self._bind(name, Answer(node, self._below([node], given), self._aheads).at)
+        due = set(self._due)
+        lines += [self._leaf(leaf, glance) for leaf in glance.leaves if leaf not in due]
+        looking = {each.roots[0]: each for each in onlookers}
+        given = set(given)
+        for n, node in enumerate(self._due):
+            if node in given:
+                lines.append(f"{self._bind(f'run_{n}', node.run)}(step, time)")
+            elif node in looking:
+                each = looking[node]
+                test = onlookers[each]
+                assert test is not None
+                lines += self._worked_out(test, glance)
+                no, look = self._bind(f"no_{n}", each.are_told_no), self._bind(f"look_{n}", each.look)
+                lines += [
+                    f"# {each.roots[0].text}",
+                    f"if {test}:",
+                    f"    {no}(step, time)",
+                    "else:",
+                    f"    {look}(step, time)",
+                ]
+            if node in glance.leaves:
+                lines.append(self._leaf(node, glance))
+        return lines
 
-    def _tests(self, units: Sequence[Unit]) -> list[str]:
+    def _leaf(self, leaf: nd.Node, glance: Glance) -> str:
+        name = glance.leaves[leaf]
+        return f"{name} = {self._bind(f'leaf_{list(glance.leaves).index(leaf)}', leaf)}.value"
+
+    def _worked_out(self, test: str, glance: Glance) -> list[str]:
+        """The lines for what a test compares that has to be worked out before."""
         lines: list[str] = []
-        tests = self._quiet
-        for n, (unit, test) in enumerate(zip(units, tests)):
+        for name, code in glance.lines.items():
+            if name not in self._written and re.search(rf"\b{name}\b", test):
+                self._written.add(name)
+                lines += [*self._worked_out(code, glance), f"{name} = {code}"]
+        return lines
+
+    def _tests(self, units: Sequence[Unit], quiet: Sequence[str | None], glance: Glance) -> list[str]:
+        lines: list[str] = []
+        for n, (unit, test) in enumerate(zip(units, quiet)):
             rule = unit.rule
             lines.append(f"# {rule.name}" if rule.member is None else f"# {rule.name}: {rule.member}")
             run = self._bind(f"unit_{n}", unit.run)
             if test is None:
                 lines.append(f"{run}(step, time)")
                 continue
+            lines += self._worked_out(test, glance)
             if rule.gate is not None:
                 lines += self._at_a_gate(n, rule, f"awake_{n} = True")
-            lines += _if(f"awake_{n} or not ({test})", f"awake_{n} = {run}(step, time)")
+            inside = f"inside_{n} and " if unit.waits_outside else ""
+            lines += if_(f"awake_{n} or {inside}not ({test})", f"awake_{n} = {run}(step, time)")
         gated = [
             rule for rule in self._plan.rules if rule.gate is not None and all(unit.rule is not rule for unit in units)
         ]
@@ -259,28 +274,36 @@ class _Writer:
         """Where a rule's phase begins or ends."""
         gate = self._bind(f"gate_{n}", rule.gate)
         self._gates.append(f"inside_{n}")
-        return _if(f"inside_{n} is not {gate}.value", f"inside_{n} = {gate}.value", then)
+        return if_(f"inside_{n} is not {gate}.value", f"inside_{n} = {gate}.value", then)
 
-    def _close(self) -> list[str]:
-        lines = [
+    def _close(self, given: Collection[nd.Node]) -> list[str]:
+        """Before references learn from the step, all is evaluated that a message may look at."""
+        skipped = [
+            node for node in self._due if node not in given and (node in self._lets or not isinstance(node, Root))
+        ]
+        self._bind("bring_up", Part(skipped, self._aheads).run)
+        lines = if_("touched and any(rule.is_due() for rule in touched)", "bring_up(step, time)")
+        lines += [
             f"{self._bind(f'close_{n}', reference.close)}(step, time)"
             for n, reference in enumerate(self._plan.graph.references)
         ]
         self._bind("touched", self._touched)
-        return [*lines, *_if("touched", "changed = touched.copy()", "touched.clear()")]
+        return [*lines, *if_("touched", "changed = touched.copy()", "touched.clear()")]
 
     # ---------------------------------------------------------------- the function
 
-    def _function(self, body: Sequence[str], units: int) -> str:
+    def _function(self, body: Sequence[str], units: int, references: int) -> str:
         ahead = [stream for stream in self._streams.values() if stream.is_ahead]
         awake = [f"awake_{n}" for n in range(units)] + [f"awake__{stream.name}" for stream in self._streams.values()]
         awake += self._gates  # neither what a gate says, so that it is looked at
         start = [f"{each}__{stream.name}" for stream in ahead for each in NAMES]
         start += [f"rows__{stream.name}" for stream in ahead]
         start += [each for stream in ahead for window in stream.windows.values() for each in window.standing]
+        stands = [f"stands_{n + 1}" for n in range(references)]
         lines = [
             "before, due, stride = -1, None, 1",
             *([f"{' = '.join(start)} = nan"] if start else []),
+            *([f"{' = '.join(stands)} = -1"] if stands else []),
             "changed = None",
             "while True:",
             f"    step, time, ({', '.join(self._locals)},), stale = yield changed",
@@ -293,6 +316,16 @@ class _Writer:
             *(f"    {line}" for line in body),
         ]
         return f"def watch({', '.join(self._bound)}):\n" + "\n".join(f"    {line}" for line in lines) + "\n"
+
+
+def _surely_no(onlookers: Onlookers, glance: Glance) -> str | None:
+    """When their condition surely is false. None where only evaluating tells."""
+    if any(map(stands_on_the_clock, onlookers.roots)):
+        return None
+    try:
+        return glance.surely(onlookers.condition).false
+    except CannotSay:
+        return None
 
 
 def _belongs(root: Root, rule: RuleState, conditions: Collection[nd.Node]) -> bool:
@@ -318,10 +351,6 @@ def _guard(rule: RuleState, touched: list[RuleState]) -> Callable[[int, float], 
 def _bounded(error: float) -> float:
     """An error without bound is NaN: nothing is surely farther apart than that."""
     return error if error < math.inf else math.nan
-
-
-def _if(condition: str, *then: str) -> list[str]:
-    return [f"if {condition}:", *(f"    {line}" for line in then)]
 
 
 @functools.lru_cache(maxsize=64)

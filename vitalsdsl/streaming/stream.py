@@ -253,7 +253,7 @@ class Stream:
         call for stands what that saw last. What was evaluated stays as it was."""
         graph = self.plan.graph
         if self._touched is not None and self._quick is not None:
-            done: Collection[nd.Node] = self._quick.evaluated(self._touched)
+            done: Collection[nd.Node] = self._quick.evaluated
         else:
             done = set(graph.silent() if self._fresh is None else graph.due(self._fresh))
         graph.refresh(node, step, time, done)

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from vitalsdsl.kernels.ahead import Ahead
-from vitalsdsl.kernels.deferred import Deferred
 from vitalsdsl.kernels.state import State
 from vitalsdsl.nodes import base as nd
 from vitalsdsl.nodes import operations as op
 from vitalsdsl.nodes.signals import Freeze, Root
-from vitalsdsl.streaming.glance import CannotSay, Glance, below
+from vitalsdsl.streaming.glance import CannotSay, Glance
+from vitalsdsl.streaming.part import Part
 from vitalsdsl.verdicts.verdict import Clause, ClearWhen, RuleState
 
 
@@ -20,38 +20,34 @@ class Unit:
     def __init__(self, rule: RuleState, roots: Sequence[Root], touched: list[RuleState]) -> None:
         self.rule = rule
         self.roots = list(roots)
-        self.nodes: list[nd.Node] = []
-        """What is evaluated with them."""
         self._touched = touched
-        self._runs: list[Callable[[int, float], None]] = []
-        self._hand_over: list[Callable[[], None]] = []
-        self._windows: list[Deferred] = []
-        """Those that are prepared ahead: while the span of one has not been lived, a condition may well be unknown."""
+        self._part: Part | None = None
 
-    def prepare(self, order: Sequence[nd.Node], given: Collection[nd.Node], aheads: Mapping[State, Ahead]) -> None:
-        """Find what is evaluated, but for what is given at each step, and whose points come late."""
-        needed = {inner for root in self.roots for inner in below(_condition(root))} - set(given)
-        self.nodes = [node for node in order if node in needed]
-        self._runs = [node.run for node in (*self.nodes, *self.roots)]
-        self._hand_over = [ahead.hand_over for ahead in read_ahead(self.nodes, aheads)]
-        states = [node.state for node in self.nodes if isinstance(node, nd.Function)]
-        self._windows = [state for state in states if isinstance(state, Deferred) and state in aheads]
+    @property
+    def waits_outside(self) -> bool:
+        """Whether nothing of it is looked at while the run is outside the rule's phases."""
+        return self.rule.gate is not None and not any(isinstance(root, Freeze) for root in self.roots)
+
+    @property
+    def conditions(self) -> list[nd.Node]:
+        return [condition_of(root) for root in self.roots]
+
+    def prepare(self, nodes: Sequence[nd.Node], aheads: Mapping[State, Ahead]) -> None:
+        """What stands below its conditions, but for what is evaluated at each step."""
+        self._part = Part([*nodes, *self.roots], aheads)
 
     def run(self, step: int, time: float) -> bool:
         """Evaluate it; whether it has to be evaluated at the next step whatever that brings."""
+        assert self._part is not None
         self._touched.append(self.rule)
-        for hand_over in self._hand_over:
-            hand_over()
-        for run in self._runs:
-            run(step, time)
-        is_young = any(not window.is_warm(step, time) for window in self._windows)
-        return not all(_rests(root, is_young) for root in self.roots)
+        self._part.run(step, time)
+        return not all(map(_rests, self.roots))
 
     def surely_quiet(self, glance: Glance) -> str | None:
         """When none of its conditions can be true. None where only evaluating tells."""
-        if any(isinstance(node, op.Stalled) for root in self.roots for node in _all_below(root)):
+        if any(map(stands_on_the_clock, self.roots)):
             return None
-        conditions = dict.fromkeys(_condition(root) for root in self.roots if not isinstance(root, ClearWhen))
+        conditions = dict.fromkeys(condition_of(root) for root in self.roots if not isinstance(root, ClearWhen))
         freezes = any(isinstance(root, Freeze) for root in self.roots)  # they look at what is unknown, too
         try:
             said = [glance.surely(condition) for condition in conditions]
@@ -63,24 +59,25 @@ class Unit:
         return tests[0] if len(tests) == 1 else " and ".join(f"({test})" for test in tests)
 
 
-def _condition(root: Root) -> nd.Node:
+def condition_of(root: Root) -> nd.Node:
     assert isinstance(root, (Clause, ClearWhen, Freeze))
     return root.condition
 
 
-def _rests(root: Root, is_young: bool) -> bool:
-    """Whether another evaluation at which its condition is false (or still unknown) would change nothing."""
+def _rests(root: Root) -> bool:
+    """Whether another evaluation at which its condition is false or unknown would change nothing."""
     if isinstance(root, Clause):
         counts = root.holding.span.n or root.clear_holding.span.n
         is_out = root.gate is not None and not root.gate.value
-        known = is_out or root.latest is False or is_young and root.latest is None
-        return known and root.fired is None and root.holding.onset is None and not counts
+        at_rest = is_out or root.latest is not True
+        return at_rest and root.fired is None and root.holding.onset is None and not counts
     if isinstance(root, ClearWhen):
         return all(clause.fired is None for clause in root.clauses)
     return not (isinstance(root, Freeze) and root.freezing)
 
 
-def _all_below(node: nd.Node) -> set[nd.Node]:
+def stands_on_the_clock(node: nd.Node) -> bool:
+    """Whether time alone may change what is below a node, however far down."""
     found: set[nd.Node] = set()
     open_ = [node]
     while open_:
@@ -88,10 +85,4 @@ def _all_below(node: nd.Node) -> set[nd.Node]:
         if here not in found:
             found.add(here)
             open_ += here.inputs
-    return found
-
-
-def read_ahead(nodes: Iterable[nd.Node], aheads: Mapping[State, Ahead]) -> list[Ahead]:
-    """Of which streams the windows are read."""
-    states = [node.state for node in nodes if isinstance(node, nd.Function)]
-    return list(dict.fromkeys(aheads[state] for state in states if state in aheads))
+    return any(isinstance(here, op.Stalled) for here in found)

@@ -311,28 +311,35 @@ class RuleState:
 
     def settle(self) -> Change | None:
         """Compare the clauses' levels with the rule's; what changed, if anything did."""
-        guard = self.guard
-        if guard is not None:
-            to = self.guard_level if guard.value else Level.GREEN
-            if to == self.level:
-                return None
-            return self._change(to, guard.onset, "nonfinite", None)
-        reason = "condition"
-        gate = self.gate
-        if gate is not None and not gate.value:
+        guard, gate = self.guard, self.gate
+        if guard is None and gate is not None and not gate.value:
             for clause in self.clauses:
                 clause.leave_phase()
-            reason = Reason.OUT_OF_PHASE.value
-        to, deciding = Level.GREEN, None
-        for clause in self.clauses:
-            if clause.level > to:
-                to, deciding = clause.level, clause
+        to, deciding = self._due()
         if to == self.level:
             return None
+        if guard is not None:
+            return self._change(to, guard.onset, "nonfinite", None)
+        is_out = gate is not None and not gate.value
         onset = None
         if deciding is not None:
             onset = min(c.onset for c in self.clauses if c.level == to and c.onset is not None)
-        return self._change(to, onset, reason, deciding)
+        return self._change(to, onset, Reason.OUT_OF_PHASE.value if is_out else "condition", deciding)
+
+    def is_due(self) -> bool:
+        """Whether `settle` would find a change."""
+        return self._due()[0] != self.level
+
+    def _due(self) -> tuple[Level, Clause | None]:
+        """The level that it has come to, and the clause that decides."""
+        if self.guard is not None:
+            return self.guard_level if self.guard.value else Level.GREEN, None
+        to, deciding = Level.GREEN, None
+        if self.gate is None or self.gate.value:
+            for clause in self.clauses:
+                if clause.level > to:
+                    to, deciding = clause.level, clause
+        return to, deciding
 
     def _change(self, to: Level, onset: int | None, reason: str, clause: Clause | None) -> Change:
         before, self.level, self.onset = self.level, to, onset

@@ -1,0 +1,78 @@
+"""Writes the lines that take the point of a stream whose windows are prepared ahead."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from vitalsdsl.kernels.ahead import NAMES
+from vitalsdsl.kernels.pieces import InShortWindow
+from vitalsdsl.streaming.glance import Glance, Stream
+
+
+def block(stream: Stream, glance: Glance, quiet: Sequence[str | None]) -> list[str]:
+    """Take a point, and say what the windows come to. `quiet` are the tests of the rules, in order."""
+    name = stream.name
+    stands = [each for window in stream.windows.values() for each in window.standing]
+    young = [window.young for window in stream.windows.values()]
+    units = [f"awake_{n}" for n, test in enumerate(quiet) if test and any(each in test for each in young)]
+    wakes = if_(f"was_young != ({', '.join(young)},)", f"{' = '.join(units)} = True") if units else []
+    begun = ", ".join([*(f"{each}__{name}" for each in NAMES), *stands, f"rows__{name}"])
+    short = [each for window in stream.windows.values() if isinstance(window, InShortWindow) for each in window.lists]
+    lines = [
+        f"row = None if restart else next(rows__{name}, None)",
+        *if_(
+            f"row is None or not floor__{name} <= {name} <= ceiling__{name}",
+            *([f"was_young = {', '.join(young)},"] if units else []),
+            f"{begun} = renew__{name}(step, {name}, stride)",
+            f"row = next(rows__{name})",
+            f"sum__{name} = squares__{name} = 0.0",
+            f"low__{name}, high__{name} = inf, -inf",
+            *(f"{each} = None" for each in short),
+            *wakes,
+            *(f"{near} = {code}" for near, (code, streams) in glance.nears.items() if name in streams),
+        ),
+        f"keep__{name}({name})",
+    ]
+    return [*lines, *_taken(stream), *_short(stream), *(
+        f"{each} = {code}" for window in stream.windows.values() for each, code in window.lines.items()
+    )]  # fmt: skip
+
+
+def _taken(stream: Stream) -> list[str]:
+    """A point into the sums of its block, and what the older ones come to."""
+    name = stream.name
+    windows = list(stream.windows.values())
+    asked = {column for window in windows for column in window.in_rows}
+    lines = []
+    if {"older", "squares"} & {column for window in windows for column in window.columns}:
+        lines.append(f"away = {name} - pivot__{name}")
+    if "older" in asked:
+        lines.append(f"sum__{name} += away")
+    if "squares" in asked:
+        lines.append(f"squares__{name} += away * away")
+    if "high" in asked:
+        lines += if_(f"{name} > high__{name}", f"high__{name} = {name}")
+    if "low" in asked:
+        lines += if_(f"{name} < low__{name}", f"low__{name} = {name}")
+    columns = [f"{each}__{name}_{window.number}" for window in windows for each in window.in_rows]
+    return [*lines, f"{', '.join(columns)}, = row"] if columns else lines
+
+
+def _short(stream: Stream) -> list[str]:
+    """The windows that have blocks of their own."""
+    name = stream.name
+    short = [window for window in stream.windows.values() if isinstance(window, InShortWindow)]
+    if not short:
+        return []
+    lines = [f"lately__{name}.append({name})"]
+    if any({"older", "squares"} & set(window.columns) for window in short):
+        lines.append(f"lately_away__{name}.append(away)")
+    for window in short:
+        if window.columns:
+            lines += [*if_(f"not {window.lists[0]}", *window.begin()), *window.take()]
+    return lines
+
+
+def if_(condition: str, *then: str) -> list[str]:
+    """A condition, and what follows from it."""
+    return [f"if {condition}:", *(f"    {line}" for line in then)]
