@@ -10,8 +10,10 @@ farther off than that asks the window itself.
 
 from __future__ import annotations
 
+import functools
 import itertools
 import math
+import operator
 import struct
 import sys
 from array import array
@@ -40,6 +42,9 @@ _SMALL, _LARGE = 1e-100, 1e100
 
 _AT_ONCE = 64
 
+CHUNK = 32
+"""For so many points at a time it is asked whether anything can happen at all."""
+
 _GREATEST = sys.float_info.max
 """Between this and its negative lies all that is finite."""
 
@@ -66,6 +71,11 @@ class Ahead:
         self._given = 0
         """How many of the block's points the windows have been handed."""
         self._phase = phase
+        self._table: Array = np.empty((0, 0))
+        self._pivot = math.nan
+        self._summed = 0
+        """How many of the block's points were in its sums when it was asked for an outlook last."""
+        self._chunks: list[list[float]] = []
         self._count = 0
         self._poor = 0
         self._rest = 0
@@ -121,16 +131,49 @@ class Ahead:
         with np.errstate(all="ignore"):
             return self._block(value)
 
+    def outlook(self) -> tuple[float, ...]:
+        """How many points are still to come in this chunk of the block, and between what each column of the rows lies
+        there: low and high, window by window."""
+        self._summed = count = len(self.values)
+        chunk = count // CHUNK
+        more = min((chunk + 1) * CHUNK, len(self._table)) - count
+        if more <= 0:
+            return (0, *_NEVER * 2 * self._columns)
+        if not self._chunks:
+            begins = range(0, len(self._table), CHUNK)
+            lows, highs = (extreme.reduceat(self._table, begins, axis=0) for extreme in (np.minimum, np.maximum))
+            self._chunks = np.stack((lows, highs), axis=2).reshape(len(begins), -1).tolist()
+        return (more, *self._chunks[chunk])
+
+    def resume(self, total: float, squares: float, low: float, high: float) -> tuple[Any, ...]:
+        """The sums and extremes of the block with the points that have come since the outlook, and the rows from here on."""
+        fresh = self.values[self._summed :]
+        pivot = self._pivot
+        away = [value - pivot for value in fresh]
+        total, squares = sum(away, total), sum(map(operator.mul, away, away), squares)
+        return (
+            total,
+            squares,
+            min(low, *fresh, math.inf),
+            max(high, *fresh, -math.inf),
+            _rows(self._table[len(self.values) :]),
+        )
+
+    @property
+    def _columns(self) -> int:
+        return sum(len(asked.in_rows) for _, asked in self._wanted)
+
     def _blank(self, value: float) -> tuple[Any, ...]:
         """A block that says nothing: every comparison is left to the windows themselves."""
         self.lately.clear()
         self.lately_away.clear()
+        self._table = np.empty((0, 0))
         stands: list[float] = []
         for _, asked in self._wanted:
             stands += (False, *_NEVER * 2 * (1 + len(asked.settled)), *[1] * isinstance(asked, InShortWindow))
-        row = _NEVER * max(1, sum(len(asked.in_rows) for _, asked in self._wanted))
+        row = _NEVER * max(1, self._columns)
         rows = itertools.repeat(row, RESTS if math.isfinite(value) else 1)
-        return (0.0, -_GREATEST, _GREATEST, *_NEVER * 6, *stands, rows)
+        return (0.0, -_GREATEST, _GREATEST, *_NEVER * 6, math.inf, -math.inf, *stands, rows)
 
     def _block(self, value: float) -> tuple[Any, ...]:
         pasts: dict[tuple[Any, ...], _Past] = {}
@@ -146,11 +189,14 @@ class Ahead:
         length -= (self._count + int(self._phase * length)) % length
         length = min(length, *(track.until_lived for track in tracks))
         length = min(track.look(length) if track.is_warm else length for track in tracks)
-        pivot = _middle(value, *(past.edges() for past in pasts.values()))
+        newest = min(tracks, key=lambda track: track.window.size).values
+        low, high = float(newest.min(initial=value)), float(newest.max(initial=value))
+        pivot = self._pivot = value if low == high else _finite(float(newest.mean()))
         largest = max(abs(value - pivot), *(past.look(pivot) for past in pasts.values()))
         if largest and not _SMALL < largest < _LARGE:
             return self._blank(value)
-        table = np.empty((length, sum(len(asked.in_rows) for _, asked in self._wanted)))
+        table = self._table = np.empty((length, self._columns))
+        self._chunks.clear()
         stands: list[float | bool] = []
         at = 0
         for track, (_, asked) in zip(tracks, self._wanted):
@@ -169,7 +215,8 @@ class Ahead:
         size = abs(pivot) + reach
         off_var = 8 * roundings * reach * reach
         bounds = (size, 3 * reach * reach, 2 * reach, roundings * reach + 4 * _U * size, off_var, math.sqrt(off_var))
-        return (pivot, pivot - reach, pivot + reach, *bounds, *stands, _rows(table))
+        usually = low - (high - low) / 8, high + (high - low) / 8
+        return (pivot, pivot - reach, pivot + reach, *bounds, *usually, *stands, _rows(table))
 
     def _begin_lately(self, tracks: Sequence[_Track]) -> int:
         """Keep the newest points for short windows; how many."""
@@ -185,7 +232,15 @@ class Ahead:
 
 def _rows(table: Array) -> Iterator[list[float]]:
     """Row by row as numbers of Python, of which there are few at a time: they are large."""
-    return itertools.chain.from_iterable(table[at : at + _AT_ONCE].tolist() for at in range(0, len(table), _AT_ONCE))
+    return itertools.chain.from_iterable(_pieces(table))
+
+
+def _pieces(table: Array) -> Iterator[list[list[float]]]:
+    """Few at first: often the next chunk of points needs none of them."""
+    at, size = 0, 1
+    while at < len(table):
+        yield table[at : at + size].tolist()
+        at, size = at + size, min(4 * size, _AT_ONCE)
 
 
 def _points(window: Deferred) -> tuple[Any, ...]:
@@ -193,8 +248,10 @@ def _points(window: Deferred) -> tuple[Any, ...]:
     return window.unit, window.with_infinite, window.first, window.seen
 
 
-NAMES = ("pivot", "floor", "ceiling", "size", "size_var", "size_std", "off_mean", "off_var", "off_std")
-"""What `renew` gives before that which stands for a block."""
+NAMES = (
+    "pivot", "floor", "ceiling", "size", "size_var", "size_std", "off_mean", "off_var", "off_std", "lowest", "highest"
+)  # fmt: skip
+"""What `renew` gives before that which stands for a block. Between the last two most points to come will lie."""
 
 
 class _Past:
@@ -206,14 +263,20 @@ class _Past:
         self.first = longest.first
         self.is_whole = self.places.dtype.kind == "i"
 
-    def edges(self) -> tuple[float, ...]:
-        return (float(self.values[0]), float(self.values[-1])) if len(self.values) else ()
-
     def look(self, pivot: float) -> float:
         """How far the farthest point is from the pivot."""
-        self.away: Array = self.values - pivot
-        self.squared: Array = self.away * self.away
-        return max(-float(self.away.min()), float(self.away.max())) if len(self.away) else 0.0
+        self._pivot = pivot
+        if not len(self.values):
+            return 0.0
+        return max(pivot - float(self.values.min()), float(self.values.max()) - pivot)
+
+    @functools.cached_property
+    def away(self) -> Array:
+        return self.values - self._pivot
+
+    @functools.cached_property
+    def squared(self) -> Array:
+        return self.away * self.away
 
 
 class _Track:
@@ -241,8 +304,8 @@ class _Track:
         bound = past.begin - size
         self.begin = begin = bisect_right(places, bound)
         self.count = len(places) - begin + 1
-        last = begin + length - 1
-        if stride == 1 and past.is_whole and last < len(places) and places[last] - bound == length:
+        last = begin + length - 2  # the last that goes
+        if stride == 1 and past.is_whole and begin <= last < len(places) and places[last] - bound == length - 1:
             return length
         if self.is_short:
             return self._look_closely(length, bound)
@@ -267,6 +330,11 @@ class _Track:
         """What is in it at the first of them and not at the last, and what is in it at all of them."""
         self._staying = slice(self.begin + length - 1, None)
         self._length = length
+
+    @property
+    def values(self) -> Array:
+        """The points that it holds."""
+        return self.past.values[self.begin :]
 
     def shares(self) -> tuple[bool, float, float]:
         """Whether its span has not been lived; 1 / n and 1 / (n - 1)."""
@@ -309,7 +377,7 @@ class _Track:
         come, as many go, and no rank moves farther than that."""
         if not self.is_warm:
             return math.nan, math.nan
-        ordered = np.sort(self.past.values[self.begin :])
+        ordered = np.sort(self.values)
         if what[0] == "mad":
             low, high = self._between(ordered, length, 1, 2)
             if not math.isfinite(low) or not math.isfinite(high):
@@ -330,8 +398,5 @@ class _Track:
         return low, float(ordered[highest]) if highest < len(ordered) else math.inf
 
 
-def _middle(value: float, *edges: tuple[float, ...]) -> float:
-    """A level in the midst of the points: exactly theirs where all are equal."""
-    known = sorted([value, *itertools.chain.from_iterable(edges)])
-    middle = known[len(known) // 2]
-    return middle if math.isfinite(middle) else 0.0
+def _finite(level: float) -> float:
+    return level if math.isfinite(level) else 0.0

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from vitalsdsl.kernels.deferred import Deferred
 from vitalsdsl.kernels.kept_in_order import FEW
@@ -29,6 +29,9 @@ class Piece:
     stands: bool = True
     unknown: tuple[str, ...] = ()
     is_plain: bool = False
+    range: tuple[str, str] | None = None
+    """Between what it will be in a chunk of points to come, as long as these are between the `lowest` and `highest` of their
+    streams. Where that can be said."""
 
 
 @dataclass
@@ -43,6 +46,8 @@ class InWindow:
     """How what is shared by several pieces is worked out, by its name."""
     settled: dict[str, tuple[str, ...]] = field(default_factory=dict)
     """What is worked out once for a block, by its name: a level, with an error."""
+    outlook: dict[str, str] = field(default_factory=dict)
+    """How what it can be in a chunk of points to come is worked out, by its name."""
 
     @property
     def in_rows(self) -> list[str]:
@@ -81,31 +86,67 @@ class InWindow:
         return self._line("total", f"{self._column('older')} + sum__{self.stream}")
 
     def mean(self) -> Piece:
-        code = self._line("mean", f"{self._total()} * {self._share} + pivot__{self.stream}")
-        return Piece(code, f"size__{self.stream}", f"off_mean__{self.stream}", unknown=(self.young,))
+        x = self.stream
+        code = self._line("mean", f"{self._total()} * {self._share} + pivot__{x}")
+        low, high = self._totals()
+        between = self._between("mean", f"{low} * {self._share} + pivot__{x}", f"{high} * {self._share} + pivot__{x}")
+        return Piece(code, f"size__{x}", f"off_mean__{x}", unknown=(self.young,), range=between)
 
     def var(self) -> Piece:
-        squares, total = self._column("squares"), self._total()
-        code = self._line(
-            "var", f"({squares} + squares__{self.stream} - {total} * {total} * {self._share}) * {self._spare}"
-        )
-        return Piece(code, f"size_var__{self.stream}", f"off_var__{self.stream}", unknown=(self.young,))
+        x, squares, total = self.stream, self._column("squares"), self._total()
+        code = self._line("var", f"({squares} + squares__{x} - {total} * {total} * {self._share}) * {self._spare}")
+        return Piece(code, f"size_var__{x}", f"off_var__{x}", unknown=(self.young,), range=self._vars())
 
     def std(self) -> Piece:
-        var = self.var().code
-        code = self._line("std", f"0.0 if {var} < 0.0 else sqrt({var})")
-        return Piece(code, f"size_std__{self.stream}", f"off_std__{self.stream}", unknown=(self.young,))
+        var = self.var()
+        code = self._line("std", _root(var.code))
+        between = None if var.range is None else self._between("std", _root(var.range[0]), _root(var.range[1]))
+        return Piece(code, f"size_std__{self.stream}", f"off_std__{self.stream}", unknown=(self.young,), range=between)
 
     def least(self) -> Piece:
         # Where the older points are unknown (NaN), so is the result.
-        low, new = self._column("low"), f"low__{self.stream}"
-        code = self._line("least", f"{low} if not {low} > {new} else {new}")
-        return Piece(code, f"size__{self.stream}", unknown=(self.young,))
+        x, low = self.stream, self._column("low")
+        code = self._line("least", f"{low} if not {low} > low__{x} else low__{x}")
+        from_, to = self._ends("low")
+        between = self._between("least", f"min({from_}, low__{x}, lowest__{x})", f"min({to}, low__{x})")
+        return Piece(code, f"size__{x}", unknown=(self.young,), range=between)
 
     def greatest(self) -> Piece:
-        high, new = self._column("high"), f"high__{self.stream}"
-        code = self._line("greatest", f"{high} if not {high} < {new} else {new}")
-        return Piece(code, f"size__{self.stream}", unknown=(self.young,))
+        x, high = self.stream, self._column("high")
+        code = self._line("greatest", f"{high} if not {high} < high__{x} else high__{x}")
+        from_, to = self._ends("high")
+        between = self._between("greatest", f"max({from_}, high__{x})", f"max({to}, high__{x}, highest__{x})")
+        return Piece(code, f"size__{x}", unknown=(self.young,), range=between)
+
+    @property
+    def ends(self) -> list[str]:
+        """Between what its columns lie in a chunk of points to come."""
+        return [end for column in self.in_rows for end in self._ends(column)]
+
+    def _ends(self, column: str) -> tuple[str, str]:
+        return f"from_{column}__{self.stream}_{self.number}", f"to_{column}__{self.stream}_{self.number}"
+
+    def _between(self, name: str, low: str, high: str) -> tuple[str, str]:
+        names = f"from_{name}__{self.stream}_{self.number}", f"to_{name}__{self.stream}_{self.number}"
+        self.outlook.update(zip(names, (low, high)))
+        return names
+
+    def _totals(self) -> tuple[str, str]:
+        x, (from_, to) = self.stream, self._ends("older")
+        return self._between("total", f"{from_} + sum__{x} + fall__{x}", f"{to} + sum__{x} + rise__{x}")
+
+    def _vars(self) -> tuple[str, str]:
+        x, (from_, to), (low, high) = self.stream, self._ends("squares"), self._totals()
+        nearest, farthest = self._between(
+            "total_squared",
+            f"0.0 if {low} <= 0.0 <= {high} else min({low} * {low}, {high} * {high})",
+            f"max({low} * {low}, {high} * {high})",
+        )
+        return self._between(
+            "var",
+            f"({from_} + squares__{x} - {farthest} * {self._share}) * {self._spare}",
+            f"({to} + squares__{x} + spread__{x} - {nearest} * {self._share}) * {self._spare}",
+        )
 
     def quantile(self, above: int, below: int) -> Piece | None:
         return self._settled("quantile", (above, below))
@@ -118,7 +159,11 @@ class InWindow:
             return None
         name = "_".join([what, *map(str, of), "", self.stream, str(self.number)])
         self.settled[name] = (what, *map(str, of))
-        return Piece(name, f"abs({name})", f"off_{name}", unknown=(self.young,))
+        return Piece(name, f"abs({name})", f"off_{name}", unknown=(self.young,), range=(name, name))
+
+
+def _root(var: str) -> str:
+    return f"0.0 if {var} < 0.0 else sqrt({var})"
 
 
 @dataclass
@@ -173,6 +218,13 @@ class InShortWindow(InWindow):
 
     def _total(self) -> str:
         return self._line("total", f"{self._column('older')} + sum__{self.stream}_{self.number}")
+
+    def mean(self) -> Piece:
+        return replace(super().mean(), range=None)
+
+    def std(self) -> Piece:
+        code = self._line("std", _root(self.var().code))
+        return Piece(code, f"size_std__{self.stream}", f"off_std__{self.stream}", unknown=(self.young,))
 
     def var(self) -> Piece:
         squares, new, total = self._column("squares"), f"squares_new__{self.stream}_{self.number}", self._total()

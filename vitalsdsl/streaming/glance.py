@@ -32,14 +32,14 @@ ROUNDED = "9e-16"
 
 RESERVED = frozenset(
     """
-    abs accumulate any away back before bounded bring_up changed counters due inf map max min mul nan next restart row sorted
-    sqrt stale step stride sum time touched was_young watch
+    abs accumulate any away back before bounded bring_up changed counters down due inf map max min more mul nan next restart row sorted
+    sqrt stale step stride sum time touched up was_young watch
     """.split()
 )
 """Words that generated code uses itself."""
 
 NUMBERED = re.compile(
-    r"(awake|close|gate|hand_over|inside|leaf|look|near|no|noise|off_noise|off_usual|reference|renew|rule|run|stands|unit|usual)(_\d+)?"
+    r"(again|awake|calm|close|gate|hand_over|inside|lapsed|leaf|look|near|no|noise|off_noise|off_usual|reference|renew|rule|run|stands|unit|usual)(_\d+)?"
 )
 """Those that it numbers."""
 
@@ -61,6 +61,8 @@ class Surely:
     true: str
     not_true: str
     not_false: str
+    never: str | None = None
+    """True where it surely stays false in a chunk of points to come, if these lie where most do."""
 
 
 class Names:
@@ -99,7 +101,7 @@ class Stream:
 
     def piece(self) -> Piece:
         if self.is_ahead:
-            return Piece(self.name, f"size__{self.name}")
+            return Piece(self.name, f"size__{self.name}", range=(f"lowest__{self.name}", f"highest__{self.name}"))
         return Piece(self.name, f"abs({self.name})", stands=False, is_plain=True)
 
 
@@ -139,6 +141,7 @@ class Glance:
                 _joined(every, [part.true for part in parts]),
                 _joined(some, [part.not_true for part in parts]),
                 _joined(every, [part.not_false for part in parts]),
+                _never(some, [part.never for part in parts]),
             )
         if isinstance(node, op.Not):
             inner = self.surely(node.inputs[0])
@@ -164,17 +167,20 @@ class Glance:
             for side in (left, right)
             if side.is_plain and not _is_number(side.code)
         ]
-        return Surely(false, true, " or ".join([false, *unknown]), " or ".join([true, *unknown]))
+        never = None
+        if left.range is not None and right.range is not None:
+            (_, most), (least, _) = (left.range, right.range) if node.symbol[0] == ">" else (right.range, left.range)
+            never = f"{least} - {_inner(most)} > 2.0 * {near}"
+        return Surely(false, true, " or ".join([false, *unknown]), " or ".join([true, *unknown]), never)
 
     def _near(self, left: Piece, right: Piece) -> str:
         code = _sum(left.error, right.error)
         if not (left.stands and right.stands):
             return f"({code})"
-        name = f"near_{len(self.nears) + 1}"
-        self.nears[name] = (
-            f"bounded({code})",
-            {stream.name for stream in self._streams.values() if _names_of(code, stream.name)},
-        )
+        names = {known: name for name, (known, _) in self.nears.items()}
+        name = names.get(f"bounded({code})", f"near_{len(self.nears) + 1}")
+        streams = {stream.name for stream in self._streams.values() if _names_of(code, stream.name)}
+        self.nears[name] = f"bounded({code})", streams
         return name
 
     # ---------------------------------------------------------------- numbers
@@ -182,7 +188,8 @@ class Glance:
     def number(self, node: nd.Node) -> Piece:
         """A number near its value. Raises CannotSay."""
         if isinstance(node, nd.Constant):
-            return Piece(repr(float(node.value)), repr(abs(float(node.value))), is_plain=True)
+            code = repr(float(node.value))
+            return Piece(code, repr(abs(float(node.value))), is_plain=True, range=(code, code))
         stream = self._streams.get(node)
         if stream is not None:
             return stream.piece()
@@ -196,7 +203,8 @@ class Glance:
                 return prepared
         if isinstance(node, op.Negative):
             inner = self.number(node.inputs[0])
-            return replace(inner, code=f"-{_inner(inner.code)}")
+            between = None if inner.range is None else (f"-{_inner(inner.range[1])}", f"-{_inner(inner.range[0])}")
+            return replace(inner, code=f"-{_inner(inner.code)}", range=between)
         if isinstance(node, op.Arithmetic):
             return self._together(node.symbol, self.number(node.left), self.number(node.right))
         if isinstance(node, op.ArithmeticChain):
@@ -256,6 +264,9 @@ class Glance:
 
     def _together(self, symbol: str, left: Piece, right: Piece) -> Piece:
         """Two numbers under an operator, with what is known of the result."""
+        return replace(self._near_together(symbol, left, right), range=_range_together(symbol, left, right))
+
+    def _near_together(self, symbol: str, left: Piece, right: Piece) -> Piece:
         stands, unknown = left.stands and right.stands, tuple(dict.fromkeys((*left.unknown, *right.unknown)))
         is_plain = left.is_plain and right.is_plain
         code = f"{_inner(left.code)} {symbol} {_inner(right.code)}"
@@ -282,7 +293,28 @@ _TESTS = (">", ">=", "<", "<=")
 
 
 def _size_of(operands: Sequence[Piece]) -> Piece:
-    return replace(operands[0], code=f"abs({operands[0].code})")
+    between = operands[0].range
+    if between is not None:
+        low, high = between
+        between = f"max({low}, -{_inner(high)}, 0.0)", f"max({high}, -{_inner(low)})"
+    return replace(operands[0], code=f"abs({operands[0].code})", range=between)
+
+
+def _range_together(symbol: str, left: Piece, right: Piece) -> tuple[str, str] | None:
+    """Between what the result lies, of a product or a ratio only where one side never changes."""
+    if left.range is None or right.range is None:
+        return None
+    (least, most), (low, high) = left.range, right.range
+    if symbol == "+":
+        return f"{least} + {_inner(low)}", f"{most} + {_inner(high)}"
+    if symbol == "-":
+        return f"{least} - {_inner(high)}", f"{most} - {_inner(low)}"
+    if symbol == "*" and _is_number(least) and least == most:
+        least, most, low, high = low, high, least, most
+    if low != high or not _is_number(low):
+        return None
+    ends = [f"{_inner(end)} {symbol} {low}" for end in (least, most)]
+    return (ends[0], ends[1]) if float(low) > 0 else (ends[1], ends[0])
 
 
 def _extreme(word: str, operands: Sequence[Piece]) -> Piece:
@@ -292,7 +324,15 @@ def _extreme(word: str, operands: Sequence[Piece]) -> Piece:
     stands = all(operand.stands for operand in operands)
     unknown = tuple(dict.fromkeys(name for operand in operands for name in operand.unknown))
     size, error = _sum(*(operand.size for operand in operands)), _sum(*(operand.error for operand in operands))
-    return Piece(code, size, error, stands, unknown)
+    ranges = [operand.range for operand in operands if operand.range is not None]
+    between = None
+    if len(ranges) == len(operands):
+        lows, highs = zip(*ranges)
+        between = (
+            f"{word}({', '.join(lows)}) + 0.0 * ({_sum(*lows)})",
+            f"{word}({', '.join(highs)}) + 0.0 * ({_sum(*highs)})",
+        )
+    return Piece(code, size, error, stands, unknown, range=between)
 
 
 _ELEMENTWISE: dict[Callable[..., float], Callable[[Sequence[Piece]], Piece]] = {
@@ -330,6 +370,14 @@ def _sum(*terms: str) -> str:
 
 def _inner(code: str) -> str:
     return code if re.fullmatch(r"[\w.]+|abs\(\w+\)", code) else f"({code})"
+
+
+def _never(word: str, nevers: Sequence[str | None]) -> str | None:
+    """Of all that must be so one is enough; of several that may, none may ever be."""
+    said = [f"({never})" for never in nevers if never is not None]
+    if not said or word == " and " and len(said) < len(nevers):
+        return None
+    return word.join(said)
 
 
 def _joined(word: str, tests: Sequence[str]) -> str:

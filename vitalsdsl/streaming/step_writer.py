@@ -22,6 +22,7 @@ from vitalsdsl.kernels.state import State
 from vitalsdsl.nodes import base as nd
 from vitalsdsl.nodes.signals import Event, Freeze, Root
 from vitalsdsl.planning.plan import Plan
+from vitalsdsl.streaming.calm import Calm, calm_streams
 from vitalsdsl.streaming.glance import CannotSay, Glance, Names, Stream, ahead_of
 from vitalsdsl.streaming.intake_writer import block, if_
 from vitalsdsl.streaming.part import Answer, Onlookers, Part, below, names_only, read_ahead
@@ -74,6 +75,7 @@ class _Writer:
         """Lines for values that feed more than one thing."""
         self._streams: dict[nd.Node, Stream] = {}
         self._aheads: dict[State, Ahead] = {}
+        self._calm: list[Calm] = []
         self._gates: list[str] = []
         self._written: set[str] = set()
         """What has a line already, of that which is worked out before it is compared."""
@@ -110,9 +112,17 @@ class _Writer:
             each.prepare(self._below([each.condition], given), self._aheads)
         for unit in units:
             unit.prepare(self._below(unit.conditions, given), self._aheads)
+        below_onlookers = [inner for each in onlookers for inner in below(each.condition, self._lets)]
+        self._calm = calm_streams(
+            self._streams.values(),
+            units,
+            [unit.never_fires(glance) if test else None for unit, test in zip(units, quiet)],
+            [*given, *others, *below_onlookers, *self._below(self._lets, ())],
+            self._lets,
+        )
         references = self._references(glance)
         body = [
-            *self._intake(glance, quiet),
+            *self._intake(units, quiet, glance),
             *references,
             *self._given(given, glance, dict(zip(onlookers, told_no))),
             *self._tests(units, quiet, glance),
@@ -166,6 +176,8 @@ class _Writer:
             self._bind(f"renew__{stream.name}", ahead.renew)
             self._bind(f"lately__{stream.name}", ahead.lately)
             self._bind(f"lately_away__{stream.name}", ahead.lately_away)
+            self._bind(f"outlook__{stream.name}", ahead.outlook)
+            self._bind(f"resume__{stream.name}", ahead.resume)
 
     def _bind(self, name: str, value: Any) -> str:
         self._bound[name] = value
@@ -173,22 +185,59 @@ class _Writer:
 
     # ---------------------------------------------------------------- the points
 
-    def _intake(self, glance: Glance, quiet: Sequence[str | None]) -> list[str]:
+    def _intake(self, units: Sequence[Unit], quiet: Sequence[str | None], glance: Glance) -> list[str]:
         lines = list(self._also)
-        guarded = {rule.guard.metric: rule for rule in self._plan.rules if rule.guard is not None}
+        together = {stream.name: calm for calm in self._calm for stream in calm.streams}
         for stream in self._streams.values():
-            name, node = stream.name, self._bind(f"node__{stream.name}", stream.node)
-            lines.append(f"# {stream.node.name}")
-            if stream.is_ahead:
-                lines += block(stream, glance, quiet)
-            lines += [f"{node}.step = {node}.own_step = step", f"{node}.time = time", f"{node}.value = {name}"]
-            pushes = [push for push in stream.node.subscribers if getattr(push, "__self__", None) not in self._aheads]
-            for place, push in enumerate(pushes):
-                lines.append(f"{self._bind(f'push__{name}_{place}', push)}(step, time, {name})")
-            if stream.node in guarded:
-                look = self._bind(f"guard__{name}", _guard(guarded[stream.node], self._touched))
-                lines += if_(f"awake__{name} or not {name} - {name} == 0.0", f"awake__{name} = {look}(step, time)")
+            calm = together.get(stream.name)
+            if calm is None:
+                lines += self._taken(stream, quiet, glance)
+            elif stream is calm.streams[0]:
+                lines += self._taken_calmly(calm, units, quiet, glance)
         return lines
+
+    def _taken(self, stream: Stream, quiet: Sequence[str | None], glance: Glance) -> list[str]:
+        """A point goes to everything that remembers it."""
+        name = stream.name
+        lines = [
+            f"# {stream.node.name}",
+            *(block(stream, glance, quiet) if stream.is_ahead else ()),
+            *self._noted(stream),
+        ]
+        rule = self._guarded(stream)
+        if rule is not None:
+            look = self._bind(f"guard__{name}", _guard(rule, self._touched))
+            lines += if_(f"awake__{name} or not {name} - {name} == 0.0", f"awake__{name} = {look}(step, time)")
+        return lines
+
+    def _guarded(self, stream: Stream) -> RuleState | None:
+        """The built-in rule on a metric, if it has one."""
+        guards = {rule.guard.metric: rule for rule in self._plan.rules if rule.guard is not None}
+        return guards.get(stream.node)
+
+    def _noted(self, stream: Stream) -> list[str]:
+        """A point becomes its metric's newest, and goes to what is not prepared ahead."""
+        name, node = stream.name, self._bind(f"node__{stream.name}", stream.node)
+        pushes = [push for push in stream.node.subscribers if getattr(push, "__self__", None) not in self._aheads]
+        return [
+            f"{node}.step = {node}.own_step = step",
+            f"{node}.time = time",
+            f"{node}.value = {name}",
+            *(f"{self._bind(f'push__{name}_{n}', push)}(step, time, {name})" for n, push in enumerate(pushes)),
+        ]
+
+    def _taken_calmly(
+        self, calm: Calm, units: Sequence[Unit], quiet: Sequence[str | None], glance: Glance
+    ) -> list[str]:
+        """The points of streams that can be calm, with the rules that look at them."""
+        quick, taken = [], []
+        for stream in calm.streams:
+            quick += [f"keep__{stream.name}({stream.name})", *self._noted(stream)]
+            taken += self._taken(stream, quiet, glance)
+        tests = [line for n in calm.units for line in self._test(n, units[n], quiet[n], glance)]
+        awake = [f"awake_{n}" for n in calm.units]
+        awake += [f"awake__{stream.name}" for stream in calm.streams if self._guarded(stream)]
+        return calm.lines(quick, taken, tests, awake)
 
     def _references(self, glance: Glance) -> list[str]:
         """Look up again what references say, where so many points have come meanwhile that it may not stand any more."""
@@ -251,24 +300,28 @@ class _Writer:
 
     def _tests(self, units: Sequence[Unit], quiet: Sequence[str | None], glance: Glance) -> list[str]:
         lines: list[str] = []
+        elsewhere = {n for calm in self._calm for n in calm.units}
         for n, (unit, test) in enumerate(zip(units, quiet)):
-            rule = unit.rule
-            lines.append(f"# {rule.name}" if rule.member is None else f"# {rule.name}: {rule.member}")
-            run = self._bind(f"unit_{n}", unit.run)
-            if test is None:
-                lines.append(f"{run}(step, time)")
-                continue
-            lines += self._worked_out(test, glance)
-            if rule.gate is not None:
-                lines += self._at_a_gate(n, rule, f"awake_{n} = True")
-            inside = f"inside_{n} and " if unit.waits_outside else ""
-            lines += if_(f"awake_{n} or {inside}not ({test})", f"awake_{n} = {run}(step, time)")
+            if n not in elsewhere:
+                lines += self._test(n, unit, test, glance)
         gated = [
             rule for rule in self._plan.rules if rule.gate is not None and all(unit.rule is not rule for unit in units)
         ]
         for n, rule in enumerate(gated, start=len(units)):
             lines += [f"# {rule.name}", *self._at_a_gate(n, rule, f"touched.append({self._bind(f'rule_{n}', rule)})")]
         return lines
+
+    def _test(self, n: int, unit: Unit, test: str | None, glance: Glance) -> list[str]:
+        rule = unit.rule
+        lines = [f"# {rule.name}" if rule.member is None else f"# {rule.name}: {rule.member}"]
+        run = self._bind(f"unit_{n}", unit.run)
+        if test is None:
+            return [*lines, f"{run}(step, time)"]
+        lines += self._worked_out(test, glance)
+        if rule.gate is not None:
+            lines += self._at_a_gate(n, rule, f"awake_{n} = True")
+        inside = f"inside_{n} and " if unit.waits_outside else ""
+        return [*lines, *if_(f"awake_{n} or {inside}not ({test})", f"awake_{n} = {run}(step, time)")]
 
     def _at_a_gate(self, n: int, rule: RuleState, then: str) -> list[str]:
         """Where a rule's phase begins or ends."""
@@ -304,6 +357,7 @@ class _Writer:
             "before, due, stride = -1, None, 1",
             *([f"{' = '.join(start)} = nan"] if start else []),
             *([f"{' = '.join(stands)} = -1"] if stands else []),
+            *(f"calm_{n}, again_{n}, lapsed_{n} = -1, -1, False" for n in (calm.number for calm in self._calm)),
             "changed = None",
             "while True:",
             f"    step, time, ({', '.join(self._locals)},), stale = yield changed",

@@ -58,6 +58,16 @@ class Unit:
             return "True"
         return tests[0] if len(tests) == 1 else " and ".join(f"({test})" for test in tests)
 
+    def never_fires(self, glance: Glance) -> str | None:
+        """When none of its conditions can be true in a whole chunk of points to come. None where that cannot be said, or
+        where something else is to be looked at."""
+        if self.rule.gate is not None or not all(isinstance(root, (Clause, ClearWhen)) for root in self.roots):
+            return None
+        said = [glance.surely(condition_of(root)).never for root in self.roots if isinstance(root, Clause)]
+        if not said or None in said:
+            return None
+        return " and ".join(f"({never})" for never in said)
+
 
 def condition_of(root: Root) -> nd.Node:
     assert isinstance(root, (Clause, ClearWhen, Freeze))
