@@ -9,6 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from vitalsdsl import load, replay
+from vitalsdsl.columns.batch import Batch
+from vitalsdsl.ground.points import Row
 from vitalsdsl.language.rules import Rule
 from vitalsdsl.policies.policy import read
 
@@ -185,3 +187,44 @@ def test_a_rule_of_each_used_file_fires_under_each_of_its_names(
 
     folder_ = tmp_path_factory.mktemp("m")
     assert set(fired(folder_, {"p.vitals": 'use "f0.vitals"', **files})) == names(0)
+
+
+NAMES = 'metric loss = "train/loss", "loss" metric act/*/max = "a/*/max"'
+WATCHED = {
+    "each its own rule": ("rule r { when loss > 3 -> orange }", ["nonfinite(x.loss)"]),
+    "one of them tests for NaN": ("rule r { when loss is nan -> orange }", ["x.r", "y.r"]),
+    "members of a family": ("rule r each a in act/*/max { when a > 3 -> orange }", ["nonfinite(x.act/3/max)"]),
+}
+
+
+@pytest.mark.parametrize("name", WATCHED)
+def test_one_metric_under_several_namespaces_has_one_guard(name: str, tmp_path: Path) -> None:
+    rule, expected = WATCHED[name]
+    files = {"names.vitals": NAMES, "a.vitals": f'use "names.vitals" {rule}'}
+    policy = load(folder(tmp_path, {"p.vitals": 'use "a.vitals" as x use "a.vitals" as y', **files}))
+    rows = [{"step": 1, "loss": 1.0, "a/3/max": 1.0}, {"step": 2, "loss": float("nan"), "a/3/max": float("nan")}]
+    found = [(t.step, t.rule) for t in replay(policy, rows)]
+    assert found == [(2, rule) for rule in expected]
+    events = [Row(row["step"], {k: v for k, v in row.items() if k != "step"}) for row in rows]
+    assert [(t.step, t.rule) for t in Batch(policy.policy).transitions(events)] == found
+
+
+def test_a_rule_on_nan_under_one_namespace_takes_over_under_all(tmp_path: Path) -> None:
+    files = {
+        "names.vitals": NAMES,
+        "a.vitals": 'use "names.vitals" rule r { when loss is nan -> orange }',
+        "b.vitals": 'use "names.vitals" rule s { when loss > 3 -> orange }',
+        "p.vitals": 'use "b.vitals" as b use "a.vitals" as a',
+    }
+    rows = [{"step": 1, "loss": float("nan")}, {"step": 2, "loss": float("inf")}]
+    found = [(t.step, t.rule, t.to.word) for t in replay(load(folder(tmp_path, files)), rows)]
+    # The rule is about NaN alone, so infinity is the guard's; of b's own rule infinity is above 3 as well.
+    assert found == [
+        (1, "a.r", "orange"), (2, "b.s", "orange"), (2, "a.r", "green"), (2, "nonfinite(b.loss)", "orange"),
+    ]  # fmt: skip
+
+
+def test_metrics_that_are_logged_alike_and_called_otherwise_have_each_their_guard(tmp_path: Path) -> None:
+    text = 'metric x = "loss" metric y = "loss" rule r { when x + y > 3 -> orange }'
+    found = replay(load(folder(tmp_path, {"p.vitals": text})), [{"step": 1, "loss": float("nan")}])
+    assert [t.rule for t in found] == ["nonfinite(x)", "nonfinite(y)"]

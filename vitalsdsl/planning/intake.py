@@ -101,6 +101,19 @@ class Metrics:
                 return metric, tuple(fill_family(name, star) for name in metric.logged)
         return None, (path,)
 
+    def same_as(self, path: str) -> set[str]:
+        """The canonical names of what is one series with this metric whatever a run logs, itself among them: one file's
+        metric under several namespaces, declared alike in each."""
+        declared, _ = self.declared(path)
+        if declared is None:
+            return {path}
+        star = match_family(declared.name, path) if declared.family else None
+        same = {path}
+        for metric in self.scope.metrics.values():
+            if _as_declared(metric) == _as_declared(declared):
+                same.add(fill_family(metric.name, star) if star is not None else metric.name)
+        return same
+
     def watch(self, family: str, join: Join) -> None:
         """Have `join` called with what the stars stand for, for each member logged so far and to come."""
         watch = self._watches.get(family)
@@ -141,6 +154,10 @@ class Metrics:
         """The canonical names of a family's members logged so far, in order of name."""
         watch = self._watches.get(family)
         return sorted(fill_family(family, star) for star in watch.stars) if watch is not None else []
+
+
+def _as_declared(metric: rules.Metric) -> tuple[object, ...]:
+    return metric.name.rpartition(".")[2], metric.logged, metric.reduce, metric.allow_nonfinite
 
 
 def _any_number(path: str) -> str:

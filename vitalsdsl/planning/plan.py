@@ -197,7 +197,10 @@ class Plan:
             return
         known = {rule.guard.metric.name: rule for rule in self.rules if rule.guard is not None}
         names = read_metrics(self.policy, self.scope, self.metrics.members)
+        told: set[str] = set()
         for place, name in enumerate(names, start=_GUARDS_LAST):
+            if name in told:
+                continue
             if name in known:
                 known[name].index = place
             elif self._only is not None and f"nonfinite({name})" in self._only:
@@ -205,18 +208,22 @@ class Plan:
                 self._add_guard(name, place, self._guard_level)
             elif self._only is None and name in self.metrics.nodes:
                 self._add_guard(name, place, self._guard_level)
+            else:
+                continue
+            told |= self.metrics.same_as(name)
 
     def _add_guard(self, name: str, place: int, level: Level) -> None:
         declared, _ = self.metrics.declared(name)
         if declared is not None and declared.allow_nonfinite:
             return
-        nan = not any(takes and _covers(path, name) for path, takes, _ in self._taken)
-        infinite = not any(takes and _covers(path, name) for path, _, takes in self._taken)
+        same = self.metrics.same_as(name)
+        nan = not any(takes and _covers(path, same) for path, takes, _ in self._taken)
+        infinite = not any(takes and _covers(path, same) for path, _, takes in self._taken)
         if nan or infinite:
             guard = Guard(self.metrics.nodes[name], nan, infinite)
             self.graph.guards.append(guard)
             self.rules.append(RuleState(f"nonfinite({name})", place, guard=guard, guard_level=level))
 
 
-def _covers(path: str, name: str) -> bool:
-    return path == name or match_family(path, name) is not None
+def _covers(path: str, names: Collection[str]) -> bool:
+    return any(path == name or match_family(path, name) is not None for name in names)
