@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from vitalsdsl.ground.diagnostic import printable
+from vitalsdsl.ground.quoting import quoted
 from vitalsdsl.ground.source import Source
 from vitalsdsl.ground.survey import MetricSurvey, Survey
 from vitalsdsl.language.formatter import name_text
@@ -294,12 +295,12 @@ def _round(number: float) -> int:
 
 
 def _can_be_written(name: str) -> bool:
-    """Whether a name can stand between double quotes."""
-    return bool(name) and name.isprintable() and '"' not in name and len(name) <= 200
+    """Whether a name can stand between double quotes, and is not too long to be read there."""
+    return bool(name) and name.isprintable() and len(name) <= 200
 
 
 def _quoted(name: str) -> str:
-    return f'"{name}"'
+    return quoted(name)
 
 
 def _brief(name: str) -> str:
