@@ -16,10 +16,12 @@ from feeding import ScriptedRun, ScriptedTarget, rows
 import vitalsdsl as vitals
 from tests.acting import alarms
 from vitalsdsl.acting.control import ControlFolder
+from vitalsdsl.acting.dispatch import Dispatcher
 from vitalsdsl.acting.journal import Journal, journal_of
+from vitalsdsl.acting.memory import Memory
 from vitalsdsl.acting.tracker import Request
 from vitalsdsl.cli.app import vitals as program
-from vitalsdsl.ground.points import Row
+from vitalsdsl.ground.points import Row, RunInfo
 from vitalsdsl.language.rules import Level
 from vitalsdsl.policies.policy import LoadedPolicy
 from vitalsdsl.watching import watcher
@@ -419,6 +421,18 @@ def test_a_person_lets_a_training_go_on(monkeypatch: pytest.MonkeyPatch) -> None
     assert (asked["action"], asked["run"], asked["author"]) == ("resume", "team/run", "ann")
     assert began <= asked["issued_at"] <= time.time()
     assert said("requests", "team/run").splitlines()[1] == f"{id_[:8]}  open  resume by ann: fixed\\x1b[31m"
+
+
+def test_a_training_is_let_go_on_by_the_name_that_its_journal_knows() -> None:
+    journal = Journal(journal_of(Path(".vitals"), "0e635dcc11", "p"))
+    acts = Dispatcher(policy().policy, [Memory()], journal, RunInfo("0e635dcc11", title="small-lm"))
+    acts.take(vitals.replay(policy(), {"step": [1], "loss": [5.0]}, run="0e635dcc11"))
+    assert acts.close(10.0)
+    said("resume", "0e635dcc11", "--control", "c")
+    assert "note:" not in said("resume", "small-lm", "--control", "c")
+    assert len(list(ControlFolder("c/0e635dcc11").asked())) == 2
+    assert not Path("c/small-lm").exists()
+    assert len(said("requests", "small-lm", "--control", "c").splitlines()) == 2
 
 
 def test_a_name_that_nobody_has_asked_anything_of_is_doubted() -> None:

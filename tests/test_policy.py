@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from vitalsdsl import PolicyError, load, replay
+from vitalsdsl import PolicyError, load, replay, watch
 from vitalsdsl.ground.diagnostic import Severity
 from vitalsdsl.language.formatter import expression_text
 from vitalsdsl.language.rules import Axis, LevelDefault, Limit, Param, Rule
@@ -373,6 +373,25 @@ def test_two_used_files_that_disagree_about_a_default_are_told_of(
     assert loaded is not None
     assert [d.code for d in found] == codes
     assert all(Path(d.span.source.name).name == "other.vitals" for d in found)
+
+
+def test_a_rule_that_can_never_fire_is_told_of_once_wherever_its_policy_is_loaded(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = folder(tmp_path, {"p.vitals": "rule spiky { when zscore(loss, 4 samples) > 3 -> yellow }"})
+    assert len(rule_names(load(path))) == 1
+    replay(path, {"step": [1], "loss": [1.0]})
+    watch(path).log({"loss": 1.0}, step=1)
+    [told] = [record.getMessage() for record in caplog.records]
+    assert told.startswith("vitals: `p` is used as it is, but `vitals check` finds an error in it:\nV212 ")
+    assert "zscore(loss, 4 samples)` is never known" in told
+    assert "^" in told
+
+
+def test_what_lints_only_advise_is_left_to_the_check(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    loaded = load(folder(tmp_path, {"p.vitals": "when loss == 3 -> red"}))
+    assert Severity.WARNING in {d.severity for d in loaded.diagnostics}
+    assert not caplog.records
 
 
 def test_the_example_of_the_language_reference_is_a_policy() -> None:

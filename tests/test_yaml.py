@@ -324,7 +324,6 @@ def test_an_error_inside_an_expression_points_at_its_place_in_the_file(style: st
         ("params: {for: 3}", "V006", "for"),
         ("events: {e: {if: a > 1, for: ''}}", "V053", "''"),
         ("title: x", "V057", "t"),
-        ("disable: {r: 'a \"b\"'}", "V061", '"'),
         ("vitals: 2", "V015", "2"),
         ("limits: {rollback: 1.5 per 5 steps}", "V011", "1.5"),
         ("limits: {rollback: -1 per 5 steps}", "V011", "-1"),

@@ -2,17 +2,20 @@
 
 It declares the metrics that the runs log, under which names and how often; uses the packs whose rules can look at them;
 and has a handful of rules of its own whose windows go by the cadence, each below a comment that holds its threshold
-against what the runs did. Nothing in it acts on a training: it alerts and tags.
+against what the runs did. Nothing in it acts on a training: it alerts and tags. A rule that turns orange on these runs is
+loosened, left out or switched off, and the text says which and why.
 """
 
 from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import partial
 
 from vitalsdsl.ground.diagnostic import printable
+from vitalsdsl.ground.quoting import quoted
 from vitalsdsl.ground.source import Source
 from vitalsdsl.ground.survey import MetricSurvey, Survey
 from vitalsdsl.language.formatter import name_text
@@ -24,6 +27,8 @@ LEAST_POINTS = 20
 """With fewer in the run that has fewest, a rule over a window of them would know too late to be of use."""
 
 LEAST_EVALUATIONS = 4
+FACTOR, LOOSER = 1.3, 2.0
+"""How far above its best the loss must stay, and how far where the runs themselves do stay above the first."""
 MOST_LISTED = 30
 RATES_APART = 1.5
 WIDEST = 116
@@ -36,6 +41,17 @@ class Pack:
     name: str
     able: int
     rules: int
+
+
+@dataclass
+class Tried:
+    """What came of the rules on the runs, by rule: in a few words what it `did` there; which are written with a `looser`
+    threshold; why one is left `out`, or, of a pack, switched `off`."""
+
+    did: dict[str, str] = field(default_factory=dict)
+    looser: set[str] = field(default_factory=set)
+    out: dict[str, str] = field(default_factory=dict)
+    off: dict[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -73,7 +89,7 @@ Draft = Callable[[_Seen], "tuple[str, str] | None"]
 
 
 class Starter:
-    """Writes the policy; `text` leaves out the rules that it is told to, and says what each of the others did."""
+    """Writes the policy, as it comes of what the rules did when they were tried on the runs."""
 
     def __init__(self, name: str, survey: Survey, naming: Naming, packs: Sequence[Pack], told: str) -> None:
         self._name = re.sub(r"\W+", "_", name, flags=re.ASCII).strip("_").lower() or "run"
@@ -85,8 +101,8 @@ class Starter:
         self._told = told
         self._seen = [seen for named in naming.named if (seen := self._look(named)) is not None]
 
-    def text(self, without: Collection[str] = (), did: Mapping[str, str] | None = None) -> str:
-        """The policy, in the one style; `did` says of a rule in a few words what it did on the runs."""
+    def text(self, tried: Tried) -> str:
+        """The policy, in the one style."""
         parts = [
             f'vitals 1\npolicy {self._name} "Written by `vitals init`, to go on from"\n',
             "\n".join(_comment(
@@ -94,13 +110,16 @@ class Starter:
                 "each against what its comment says the runs did. Go on with `vitals check FILE --against RUNS`."
             )) + "\n",
             *self._uses(),
+            *self._switched_off(tried),
             *map(self._declaration, self._seen),
             "\nlevel orange do alert, tag\nlevel red do alert, tag\n",
         ]  # fmt: skip
-        for rule, text in self.rules():
-            if rule not in without:
-                said = (did or {}).get(rule, "")
-                parts.append("\n" + (text.replace("\nrule ", f"\n# {said}\nrule ", 1) if said else text))
+        for rule, text in self.rules(tried):
+            if rule in tried.out:
+                parts.append("\n" + "\n".join(_comment(f"No rule `{rule}`: {tried.out[rule]}")) + "\n")
+                continue
+            said = tried.did.get(rule, "")
+            parts.append("\n" + (text.replace("\nrule ", f"\n# {said}\nrule ", 1) if said else text))
         parts += self._left()
         return format_policy(parse(Source("policy.vitals", "\n".join(parts))))
 
@@ -135,6 +154,13 @@ class Starter:
             yield f'use "pack:{pack.name}" as {pack.name}  # {pack.able} of its {pack.rules} rules can look at these runs'
         yield ""
 
+    def _switched_off(self, tried: Tried) -> Iterator[str]:
+        """The rules of packs that turned orange on these runs. An author takes such a line away to have the rule back."""
+        for rule, why in tried.off.items():
+            yield "\n".join(_comment(why))
+            yield f'disable {name_text(rule)} because "it turns orange on runs that `vitals init` was given"'
+        yield ""
+
     def _left(self) -> Iterator[str]:
         """What is logged and declared nowhere, and what of it may be a metric."""
         asked = [u for u in self._naming.unnamed if u.near and _can_be_written(u.name)]
@@ -149,10 +175,11 @@ class Starter:
 
     # ---------------------------------------------------------------- its rules
 
-    def rules(self) -> Iterator[tuple[str, str]]:
+    def rules(self, tried: Tried) -> Iterator[tuple[str, str]]:
         """The rules, by name, that the metrics give ground for."""
+        diverging = partial(_diverging, factor=LOOSER if "loss_rises" in tried.looser else FACTOR)
         drafts: dict[str, Sequence[Draft]] = {
-            "loss": (_diverging, _missing), "val_loss": (_overfit,), "grad_norm": (_grad_norm_high,),
+            "loss": (diverging, _missing), "val_loss": (_overfit,), "grad_norm": (_grad_norm_high,),
             "throughput": (_slower,), "step_time": (_longer,),
         }  # fmt: skip
         for seen in self._seen:
@@ -162,18 +189,18 @@ class Starter:
                     yield drafted
 
 
-def _diverging(m: _Seen) -> tuple[str, str] | None:
+def _diverging(m: _Seen, factor: float) -> tuple[str, str] | None:
     if m.fewest < LEAST_POINTS or m.figures.sign <= 0:
         return None
     f, window = m.figures, m.window(max(5, min(50, _round(m.fewest / 8))))
     smooth = f"median({m.text}, {window})"
     facts = (
         f"{m.figures_told()}, lowest {f.low:.4g} at step {f.low_step:,}, highest {f.high:.4g} at step {f.high_step:,}. "
-        f"30 % above its lowest is {1.3 * f.low:.4g}."
+        f"{100 * (factor - 1):.0f} % above its lowest is {factor * f.low:.4g}."
     )
     return "loss_rises", _rule(
         facts, "loss_rises", "the loss, smoothed, stays well above its best",
-        f"when {smooth} > 1.3 * lowest({smooth}) for {window} -> orange",
+        f"when {smooth} > {factor:g} * lowest({smooth}) for {window} -> orange",
         f"the loss, smoothed, is {{{smooth}:.4g}}; its best was {{lowest({smooth}):.4g}}",
         "has the data changed?", "compare the learning rate with the schedule that was meant",
     )  # fmt: skip
@@ -268,12 +295,12 @@ def _round(number: float) -> int:
 
 
 def _can_be_written(name: str) -> bool:
-    """Whether a name can stand between double quotes."""
-    return bool(name) and name.isprintable() and '"' not in name and len(name) <= 200
+    """Whether a name can stand between double quotes, and is not too long to be read there."""
+    return bool(name) and name.isprintable() and len(name) <= 200
 
 
 def _quoted(name: str) -> str:
-    return f'"{name}"'
+    return quoted(name)
 
 
 def _brief(name: str) -> str:

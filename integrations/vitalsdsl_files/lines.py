@@ -13,6 +13,8 @@ LONGEST = 16 * 1024 * 1024
 """A longer line is not held in memory: it counts as one that cannot be read. In characters."""
 
 _AROUND = " \t\r\n\0\ufeff"
+_AT_AN_END = tuple("0123456789.")
+_OF_NUMBERS = "0123456789.,+-"
 
 
 @dataclass(frozen=True)
@@ -36,11 +38,35 @@ def lines_of(stream: TextIO) -> Iterator[Line]:
             yield Line(number, stripped if "\t" not in text else text.strip("\r\n\0\ufeff"), whole)
 
 
+def uncut(text: str) -> str:
+    """A text that may break off anywhere, without the number that it ends in: `1.2` may have been going to be `1.234`.
+
+    A unit or a bracket behind a number shows that it is whole; `nan` and `inf` cannot become another number.
+
+    >>> uncut("loss: 2.5, lr: 1.5e-0"), uncut("mfu 14.2%"), uncut("loss nan")
+    ('loss: 2.5, lr: ', 'mfu 14.2%', 'loss nan')
+    """
+    kept = text.rstrip(_OF_NUMBERS)
+    if kept[-1:] in ("e", "E") and kept[-2:-1] in _AT_AN_END:
+        kept = kept[:-1].rstrip(_OF_NUMBERS)
+    return kept if any("0" <= sign <= "9" for sign in text[len(kept) :]) else text
+
+
 def _pass_over(stream: TextIO) -> bool:
     while text := stream.readline(LONGEST):
         if text[-1] == "\n":
             return True
     return False
+
+
+def left_out(number: int) -> str:
+    """What is said of a last line, which has no line end, that tells nothing for that."""
+    return f"the last line, {number}, is cut off and left out"
+
+
+def read_in_part(number: int) -> str:
+    """What is said of a last line without a line end of which some is read."""
+    return f"the last line, {number}, has no line end: what may be cut off in it is not read"
 
 
 class Tally:
@@ -59,7 +85,7 @@ class Tally:
     def bad(self, line: Line) -> None:
         """A line that cannot be read. The last one, without a line end, is one that was still being written."""
         if not line.whole:
-            self._reading.notes.append(f"the last line, {line.number}, is cut off and left out")
+            self._reading.notes.append(left_out(line.number))
             return
         self._bad += 1
         if len(self._first_bad) < 3:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import re
 from abc import abstractmethod
+from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
 from typing import ClassVar, TextIO
 
 from vitalsdsl.ground.points import Rewind, Row
 from vitalsdsl_files.format import Format, Reading
-from vitalsdsl_files.lines import lines_of
+from vitalsdsl_files.lines import lines_of, read_in_part, uncut
 from vitalsdsl_files.rows import stepped
 
 NUMBER = r"[-+]?(?:\d{1,3}(?:,\d{3})+(?:\.\d*)?(?![\d,])|\d+(?:\.\d*)?(?:[eE][-+]?\d+)?|\.\d+(?:[eE][-+]?\d+)?|(?:nan|inf(?:inity)?)(?=m?s\b|(?!\w)))"
@@ -23,17 +24,23 @@ _PAIR = re.compile(
     rf"(?<![\w./@%\]()-])([A-Za-z][\w./@%()-]*)\s*[:=]\s*({NUMBER}){ALONE}(?! (?:days?|hours?)\b)",
     re.IGNORECASE,
 )
+_VALUE = re.compile(r"[-+]?(?:\d[\d.,]*(?:[eE][-+]?\d+)?|\b(?:nan|inf)\b)")
+_COUNTERS = frozenset({"step", "epoch", "iteration"})
+_COMPARED = 64
 _ESCAPES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|\x08")
 
 
 class Lines:
-    """The lines of a log without terminal escapes. `cut`: the one at hand is the last, and has no line end."""
+    """The lines of a log without terminal escapes. `cut`: the one at hand is the last, and has no line end; a number that
+    it ended in is not in it, and it is `shortened`."""
 
     def __init__(self, stream: TextIO, reading: Reading) -> None:
         self._stream = stream
         self._reading = reading
+        self._before: deque[str] = deque(maxlen=_COMPARED)
+        self._text = ""
         self.number = 0
-        self.cut = False
+        self.cut = self.shortened = False
 
     def __iter__(self) -> Iterator[str]:
         too_long = 0
@@ -41,10 +48,24 @@ class Lines:
             self.number, self.cut = line.number, not line.whole
             if line.text is None:
                 too_long += 1
-            else:
-                yield _ESCAPES.sub("", line.text) if "\x1b" in line.text or "\b" in line.text else line.text
+                continue
+            text = _ESCAPES.sub("", line.text) if "\x1b" in line.text or "\b" in line.text else line.text
+            self._before.append(self._text)
+            self._text = uncut(text) if self.cut else text
+            self.shortened = self._text != text
+            yield self._text
         if too_long:
             self._reading.notes.append(f"{too_long} lines are too long to be read and are left out")
+
+    def breaks_off(self) -> bool:
+        """Whether the line at hand is the beginning of what lines shortly before it said whole."""
+        begin = _in_form(self._text)
+        return self.cut and any(begin != (form := _in_form(text)) and form.startswith(begin) for text in self._before)
+
+
+def _in_form(text: str) -> str:
+    """A line with one sign for each number and one blank for many."""
+    return " ".join(_VALUE.sub("0", text).split())
 
 
 class Printed(Format):
@@ -67,16 +88,16 @@ class Printed(Format):
 
 
 def _whole(rows: Iterable[Mapping[str, object]], lines: Lines, reading: Reading) -> Iterator[Mapping[str, object]]:
-    """The rows, but for one of a last line that breaks off before all is there that such a row has told before."""
-    told: dict[str, frozenset[str]] = {}
+    """The rows, and one note where a last line without a line end tells less than it was going to."""
+    lost = False
     for row in rows:
-        kind = next((name for name in row if name not in ("step", "epoch", "iteration")), "")
-        names = frozenset(row)
-        if lines.cut and names < told.get(kind, frozenset()):
-            reading.notes.append(f"the last line, {lines.number}, is cut off and left out")
+        if lines.cut and _COUNTERS.issuperset(row):
+            lost = True
             continue
-        told[kind] = names
+        lost = lost or lines.shortened
         yield row
+    if lost or lines.breaks_off():
+        reading.notes.append(read_in_part(lines.number))
 
 
 def to_float(text: str) -> float:

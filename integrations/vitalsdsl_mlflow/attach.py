@@ -30,7 +30,7 @@ KEPT_RUNS = 16
 """Of how many runs that ended it is remembered how they count their steps, should they be resumed."""
 
 KEPT_PLANS = 1000
-"""Of how many runs the planned number of steps is kept."""
+"""Of how many runs the planned number of steps, and the name, is kept."""
 
 _REGISTRY = "mlflow.tracking._tracking_service.registry"
 _UTILS = "mlflow.tracking._tracking_service.utils"
@@ -160,7 +160,13 @@ def _info(run_id: str, store: Any) -> RunInfo:
     if parts.scheme in ("http", "https"):
         host = parts.netloc.rpartition("@")[2]  # a password in the address is for nobody else
         url = f"{parts.scheme}://{host}{parts.path.rstrip('/')}/#/runs/{run_id}"
-    return RunInfo(run_id, planned_steps(_said.get(run_id, {})), url)
+    return RunInfo(run_id, planned_steps(_said.get(run_id, {})), url, title=_called.get(run_id) or _active_name(run_id))
+
+
+def _active_name(run_id: str) -> str:
+    """What the run is called, where it was begun before anybody attached and is this thread's own."""
+    active = importlib.import_module("mlflow").active_run()
+    return str(active.info.run_name or "") if active is not None and active.info.run_id == run_id else ""
 
 
 class _Everyone:
@@ -175,6 +181,12 @@ class _Everyone:
             attachment.planned(run_id)
         for known in list(_said)[:-KEPT_PLANS]:
             _said.pop(known, None)
+
+    def called(self, run_id: str, name: str) -> None:
+        if name:
+            _called[run_id] = name
+        for known in list(_called)[:-KEPT_PLANS]:
+            _called.pop(known, None)
 
     def points(self, run_id: str, points: list[LoggedPoint], store: Any) -> None:
         for attachment in tuple(_attached):
@@ -197,6 +209,8 @@ _sharing = Sharing()
 _stores: list[Any] = []
 _said: dict[str, dict[str, object]] = {}
 """What runs have said of the number of their steps, by run."""
+_called: dict[str, str] = {}
+"""What people call runs, as far as that passed by here."""
 
 
 def attach(

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import re
+
 from vitalsdsl.acting.tracker import Alert
 from vitalsdsl.language.rules import Level
+
+_OF_THE_RUN = re.compile(r"( at step -?\d+) \(.*")
 
 
 class Headline:
@@ -35,5 +39,5 @@ class Headline:
 
 
 def as_tag(alert: Alert) -> str:
-    """An alert as the run's own tag holds it: a run need not be told its own id."""
-    return f"{alert.title.replace(f' ({alert.transition.run})', '')}: {alert.text}"
+    """An alert as the run's own tag holds it: a run need not be told its own name and id."""
+    return f"{_OF_THE_RUN.sub(lambda found: found[1], alert.title)}: {alert.text}"

@@ -14,8 +14,8 @@ from vitalsdsl_mlflow.rows import LoggedPoint
 logger = logging.getLogger("vitalsdsl")
 
 METHODS = (
-    "log_metric", "log_batch", "log_metric_async", "log_batch_async", "log_param", "log_param_async", "get_run",
-    "update_run_info",
+    "log_metric", "log_batch", "log_metric_async", "log_batch_async", "log_param", "log_param_async", "create_run",
+    "get_run", "update_run_info",
 )  # fmt: skip
 _MARK = "_vitals_tap"
 
@@ -26,11 +26,13 @@ ours = threading.local()
 
 
 class Sink(Protocol):
-    """Who is told of points and of ends."""
+    """Who is told of points, of what runs say of themselves, and of ends."""
 
     def points(self, run_id: str, points: list[LoggedPoint], store: Any) -> None: ...
 
     def params(self, run_id: str, params: Mapping[str, object]) -> None: ...
+
+    def called(self, run_id: str, name: str) -> None: ...
 
     def ended(self, run_id: str, store: Any) -> None: ...
 
@@ -96,15 +98,17 @@ def complain(what: str) -> None:
 
 
 def _tell(sink: Sink, name: str, store: Any, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any) -> None:
+    if name in ("create_run", "get_run"):  # what the script asks for anyway, as it begins a run or takes one up
+        sink.called(result.info.run_id, str(getattr(result.info, "run_name", None) or ""))
     run_id = kwargs.get("run_id", args[0] if args else None)
-    if run_id is None:
+    if run_id is None or name == "create_run":
         return
     if name == "update_run_info":
         status = kwargs.get("run_status", args[1] if len(args) > 1 else None)
         if _is_terminal(status):
             sink.ended(run_id, store)
         return
-    if name == "get_run":  # what the script asks for anyway, as it does when it takes up a run
+    if name == "get_run":
         sink.params(run_id, result.data.params)
         return
     if name.startswith("log_param"):

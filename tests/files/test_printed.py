@@ -61,7 +61,7 @@ def test_megatron_rows_have_the_names_that_are_printed(tmp_path: Path) -> None:
         " [2025-03-01 10:00:00.123] iteration        5/       9 | lm loss: 2.5E+00 | grad norm: 1.0 |\n",
         "3:  iteration 5/9 | lm loss: 2.5 | grad norm: 1.0 | time (ms)\n",
         "\x1b[32m0: iteration 5/ 9 | lm loss: 2.5E+00 | grad norm: 1.0 |\x1b[0m\n",
-        "\ufeffiteration 5/ 9 | lm loss: 2.5E+00 | grad norm: 1.0",
+        "\ufeffiteration 5/ 9 | lm loss: 2.5E+00 | grad norm: 1.0\n",
     ],
 )
 def test_what_stands_before_and_after_a_megatron_row_does_not_matter(tmp_path: Path, line: str) -> None:
@@ -98,11 +98,15 @@ def test_gpt_neox_rows_and_evaluations_are_read(tmp_path: Path) -> None:
     ]
 
 
-def test_a_last_line_that_breaks_off_is_left_out_and_said(tmp_path: Path) -> None:
+def test_a_last_line_that_breaks_off_is_read_as_far_as_it_is_whole(tmp_path: Path) -> None:
     text = "iter 0: loss 4.5, time 80.5ms, mfu 1.5%\niter 1: loss 4.25, time 80.0ms, mfu 1.5%\niter 2: loss 4.1, ti"
     assert one(tmp_path, text) == (
-        [(0, {"loss": 4.5, "time": 80.5, "mfu": 1.5}), (1, {"loss": 4.25, "time": 80.0, "mfu": 1.5})],
-        ("the last line, 3, is cut off and left out",),
+        [
+            (0, {"loss": 4.5, "time": 80.5, "mfu": 1.5}),
+            (1, {"loss": 4.25, "time": 80.0, "mfu": 1.5}),
+            (2, {"loss": 4.1}),
+        ],
+        ("the last line, 3, has no line end: what may be cut off in it is not read",),
     )
 
 

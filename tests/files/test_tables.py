@@ -18,7 +18,7 @@ from vitalsdsl.ground.points import Row
         "step,loss,lr\n1,2.5,0.1\n2,2.0,0.1\n",
         "step\tloss\tlr\n1\t2.5\t0.1\n2\t2.0\t0.1\n",
         "step;loss;lr\r\n1;2.5;0.1\r\n2;2.0;0.1\r\n",
-        "step|loss|lr\n1|2.5|0.1\n2|2.0|0.1",
+        "step|loss|lr\n1|2.5|0.1\n2|2.0|0.1\n",
         '\ufeff"step","loss","lr"\n"1","2.5","0.1"\n"2","2.0","0.1"\n',
         "“step”,“loss”,“lr”\n1,2.5,0.1\n\n2,2.0,0.1\n",
         "  step,     loss,   lr\n    1,      2.5,  0.1\n    2,      2.0,  0.1\n",

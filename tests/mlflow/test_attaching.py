@@ -13,6 +13,7 @@ from typing import Any
 
 import mlflow
 import pytest
+from click.testing import CliRunner
 from vitalsdsl_mlflow import attach, read
 from vitalsdsl_mlflow.port import _Gate
 from vitalsdsl_mlflow.tap import METHODS, is_instrumented
@@ -31,6 +32,8 @@ from tests.mlflow.runs import (
     short,
     vitals_tags,
 )  # fmt: skip
+from vitalsdsl.acting.journal import journals_of
+from vitalsdsl.cli.app import vitals as program
 from vitalsdsl.ground.errors import PolicyError
 
 SCRIPT = """\
@@ -95,6 +98,32 @@ def test_a_policy_attached_after_the_first_points_sees_the_later_ones(client: An
         log(LOSSES, first=3)
     changes = [(rule, step + 3, before, after) for rule, step, before, after in CHANGES]
     assert short(recorded(client, run.info.run_id)) == changes
+
+
+@pytest.mark.parametrize("way", ["begun after", "begun before", "a client's own", "taken up again"])
+def test_a_run_goes_by_its_name_wherever_a_person_names_it(client: Any, folder: Path, way: str) -> None:
+    policy = load_policy()
+    home = folder / "home"
+    if way == "begun before":
+        mlflow.start_run(run_name="small-lm")
+    attach(policy)
+    if way == "a client's own":
+        run_id = client.create_run("0", tags={"mlflow.runName": "small-lm"}).info.run_id
+        for step, loss in enumerate(LOSSES):
+            client.log_metric(run_id, "train/loss", loss, step=step)
+        client.set_terminated(run_id)
+    else:
+        if way == "begun after":
+            mlflow.start_run(run_name="small-lm")
+        elif way == "taken up again":
+            fresh = mlflow.MlflowClient(tracking_uri=mlflow.get_tracking_uri())
+            mlflow.start_run(run_id=fresh.create_run("0", run_name="small-lm").info.run_id)
+        run_id = mlflow.active_run().info.run_id
+        log(LOSSES)
+        mlflow.end_run()
+    assert {path.parent.name for path in journals_of("small-lm", home)} == {run_id}
+    silenced = CliRunner().invoke(program, ["silence", "small-lm", "*", "--because", "known", "--home", str(home)])
+    assert (silenced.exit_code, silenced.output) == (0, f"* is silenced in {run_id}\n")
 
 
 def test_a_client_of_another_store_that_was_made_before_is_watched_too(

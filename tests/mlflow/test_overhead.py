@@ -33,6 +33,8 @@ class Nobody:
     def params(self, run_id: str, params: Any) -> None:
         """As it does these."""
 
+    def called(self, run_id: str, name: str) -> None: ...
+
     def ended(self, run_id: str, store: Any) -> None:
         """Nothing ends here."""
 

@@ -28,6 +28,7 @@ from vitalsdsl_wandb.rows import Rows
 import vitalsdsl as vitals
 from tests.wandb.conftest import Seen, attach_module
 from tests.wandb.transaction_log import config, history, of_kind, summary, transaction_log
+from vitalsdsl.acting.journal import journals_of
 
 TEXT = "when loss > 3 for 2 steps -> orange do alert, tag"
 POLICY = vitals.load("spikes", text=TEXT)
@@ -54,6 +55,14 @@ def test_a_run_that_goes_orange_carries_tag_alert_policy_and_transitions(offline
     (path,) = offline.rglob("files/vitals/transitions.jsonl")
     assert [json.loads(line)["to"] for line in path.read_text().splitlines()] == ["orange"]
     assert any(f.path == "vitals/transitions.jsonl" for files in of_kind(log, "files") for f in files.files)
+
+
+def test_a_run_goes_by_its_name_wherever_a_person_names_it(offline: Path) -> None:
+    vitalsdsl_wandb.attach(POLICY)
+    with wandb.init(project="p", name="small-lm") as run:
+        for loss in (1, 5, 5, 5):
+            wandb.log({"loss": loss})
+    assert [path.parent.name for path in journals_of("small-lm")] == [run.id]
 
 
 def test_two_policies_on_one_run_lose_nothing_of_each_other(offline: Path) -> None:

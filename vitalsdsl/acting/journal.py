@@ -339,6 +339,14 @@ def journals_of(run: str, home: Path | None = None) -> list[Path]:
     )
 
 
+def id_of(run: str, home: Path | None = None) -> str:
+    """The id of a run that is given as `journals_of` takes it; what was given, where no journal tells of it."""
+    try:
+        return Journal(journals_of(run, home)[0]).known_as(run)
+    except UsageError:
+        return run
+
+
 def _titles(path: Path) -> set[str]:
     """The names that people gave the run of a journal, as far as its decisions tell them."""
     found = set()

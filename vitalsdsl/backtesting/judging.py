@@ -18,7 +18,8 @@ from vitalsdsl.language import rules
 from vitalsdsl.language.rules import Level
 from vitalsdsl.nodes.table import Table
 from vitalsdsl.planning.sight import Sight
-from vitalsdsl.policies.policy import LoadedPolicy, load
+from vitalsdsl.policies.policy import LoadedPolicy
+from vitalsdsl.policies.policy import read as read_policy
 from vitalsdsl.runs.places import Place
 from vitalsdsl.runs.sources import Recording, read
 from vitalsdsl.streaming.stream import Stream
@@ -71,8 +72,8 @@ class _Policy:
 
 @lru_cache(maxsize=64)
 def _policy(copy: PolicyCopy) -> _Policy:
-    loaded = load("policy.vitals", text=copy.text)
-    if loaded.digest != copy.digest:
+    loaded, _ = read_policy("policy.vitals", text=copy.text)  # who made the copy has told what is wrong with it
+    if loaded is None or loaded.digest != copy.digest:
         raise UsageError(f"the policy `{copy.name}` does not mean the same by itself: this is a mistake of vitalsdsl")
     return _Policy(loaded.policy, Batch(loaded.policy, copy.digest))
 

@@ -26,7 +26,7 @@ def command(run: str, rule: str, reason: str, author: str, home: Path | None) ->
     """Acknowledge what a rule says of RUN: it is told no more until the rule is green again, or gets worse.
 
     ID is that of an alert, or the beginning of it. Tags go on to show how things are. RUN is its id, or the first letters
-    of that, or the address of its page; or its name, where no other run has it.
+    of that, or the address of its page; or its name, if no other run has it.
     """
     if not reason.strip():
         fail("say what is known: --because TEXT")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import click
@@ -11,16 +11,19 @@ from vitalsdsl.cli.app import fail
 from vitalsdsl.cli.options import step_option
 from vitalsdsl.cli.packs import installed as installed_packs
 from vitalsdsl.cli.recorded import recordings, surveyed
-from vitalsdsl.ground.diagnostic import Severity, printable
+from vitalsdsl.ground.diagnostic import Diagnostic, Severity, printable
 from vitalsdsl.ground.source import is_yaml
 from vitalsdsl.ground.survey import Survey
-from vitalsdsl.language.rules import Policy, Rule
+from vitalsdsl.language.rules import Level, Policy, Rule
 from vitalsdsl.lints.runs import Alarms, Runs
 from vitalsdsl.planning.naming import Vocabulary
 from vitalsdsl.planning.sight import Sight
 from vitalsdsl.policies.policy import LoadedPolicy, read
-from vitalsdsl.starter import Pack, Starter
+from vitalsdsl.starter import FACTOR, Pack, Starter, Tried
 from vitalsdsl.trial import Trial
+
+_ROUNDS = 4
+"""How often the rules are held against the runs at most: to find those at fault, to loosen, to leave out, to see it done."""
 
 
 @click.command("init")
@@ -33,7 +36,8 @@ from vitalsdsl.trial import Trial
 def command(sources: tuple[str, ...], output: Path | None, force: bool, step_key: str | None) -> None:
     """Write a first policy that fits recorded runs: their names and cadences, the packs that apply, a handful of rules.
 
-    Above each rule stands what the runs did, beside its threshold, and whether it would have fired on them. Several
+    Above each rule stands what the runs did, beside its threshold, and whether it would have fired on them. A rule that
+    turns orange on one of them, though it has no NaN, is loosened or left out, and the text says so. Several
     sources of one project give one policy. It goes to standard output, or with -o to FILE, which is never replaced unasked.
     """
     if output is not None and output.exists() and not force:
@@ -62,46 +66,82 @@ def _name(sources: tuple[str, ...], output: Path | None) -> str:
 
 
 def _written(name: str, sources: tuple[str, ...], survey: Survey, step_key: str | None) -> str:
-    """The policy's text, after it was tried on the runs: without the rules that could never know there."""
+    """The policy's text, after each of its rules was held against all the runs: without those that could never know there,
+    and silent at orange but where a run has NaN or infinite values."""
     installed = list(installed_packs())
     naming = Vocabulary.of(pack.policy for pack in installed).naming(survey)
     count = sum(run.steps > 0 for run in survey.runs)
     shown = ", ".join(printable(s) for s in sources[:3]) + (" and others" if len(sources) > 3 else "")
     told = f"{count:,} run{'s' * (count != 1)} in {shown}"
     starter = Starter(name, survey, naming, list(_applying(installed, survey)), told)
-    without: set[str] = set()
-    alarms: dict[str, tuple[Alarms, ...]] = {}
+    tried, runs = Tried(), Runs(survey)
 
     def tries(policy: Policy) -> Runs:
+        nonlocal runs
         trial = Trial(policy)
         for recording in recordings(sources, step_key, quietly=True):
             trial.take(recording.info, recording.events, healthy=True)
         runs = trial.result()
-        alarms.update({name: seen.healthy for name, seen in runs.rules.items()})
         return Runs(runs.survey, runs.rules, healthy=0)
 
-    text = starter.text()
-    for _ in range(3):
-        loaded, found = read("starter.vitals", text=text, tries=tries)
-        found = [d for d in found if d.severity is not Severity.INFO]
-        if not found:
+    for _ in range(_ROUNDS):
+        loaded, found = read("starter.vitals", text=starter.text(tried), tries=tries)
+        if not _refit(tried, loaded, [d for d in found if d.severity is not Severity.INFO], runs):
             break
-        spans = [(r.span, r.name) for r in loaded.policy.of(Rule)] if loaded is not None else []
-        at_fault = {n for s, n in spans for d in found if s.source is d.span.source and s.start <= d.span.start < s.end}
-        without |= at_fault
-        text = starter.text(without)
-    own = [name for name, _ in starter.rules() if name not in without]
-    return starter.text(without, {name: _did(alarms.get(name, ()), count) for name in own})
+    own = [name for name, _ in starter.rules(tried) if name not in tried.out]
+    tried.did = {name: _did(name, tried, runs, count) for name in own}
+    return starter.text(tried)
 
 
-def _did(alarms: tuple[Alarms, ...], count: int) -> str:
-    """What a rule did on the runs, in a few words."""
-    runs = "these runs" if count > 1 else "this run"
+def _refit(tried: Tried, loaded: LoadedPolicy | None, found: Sequence[Diagnostic], runs: Runs) -> bool:
+    """Whether there is a rule to be written otherwise, which is noted: one in which something is found, or one that turns
+    orange on runs without a NaN."""
+    changed = False
+    if loaded is None:
+        return changed
+    broken = {run.info.label for run in runs.survey.runs if any(m.nans or m.infinities for m in run.metrics.values())}
+    for rule in loaded.policy.of(Rule):
+        is_own = rule.span.source.name == loaded.reference
+        mine = [d for d in found if is_own and d.span.source is rule.span.source and _is_in(d, rule)]
+        alarms = runs.rules[rule.name].healthy if rule.name in runs.rules else ()
+        fired = [a for a in alarms if Level.parse(a.level) >= Level.ORANGE and a.run not in broken]
+        if mine:
+            tried.out[rule.name] = f"on these runs it would be of no use ({mine[0].message})."
+        elif not fired:
+            continue
+        elif not is_own:
+            tried.off[rule.name] = f"{rule.name} {_fires(fired)}"
+        elif rule.name not in tried.looser:
+            tried.looser.add(rule.name)
+        else:
+            tried.out[rule.name] = (
+                f"even with a looser threshold it {_fires(fired)} If that run went wrong, it is right."
+            )
+        changed = True
+    return changed
+
+
+def _is_in(found: Diagnostic, rule: Rule) -> bool:
+    return rule.span.start <= found.span.start < rule.span.end
+
+
+def _fires(alarms: Sequence[Alarms]) -> str:
+    """Where a rule turns orange, as the end of a sentence."""
+    first = alarms[0]
+    more = f", and in {len(alarms) - 1:,} more of these runs" if len(alarms) > 1 else ""
+    return f"turns {first.level} at step {first.step:,} of {printable(first.run)}{more}."
+
+
+def _did(rule: str, tried: Tried, runs: Runs, count: int) -> str:
+    """What a rule of its own did on the runs, in a few words."""
+    alarms = runs.rules[rule].healthy if rule in runs.rules else ()
+    these = "these runs" if count > 1 else "this run"
+    looser = f"Looser than is usual, since at {FACTOR:g} times it turned orange. " if rule in tried.looser else ""
     if not alarms:
-        return f"On {runs} it never fires."
+        return f"{looser}On {these} it never fires."
     first = alarms[0]
     more = f", and in {len(alarms) - 1} more" if len(alarms) > 1 else ""
-    return f"On {runs} it fires: {first.level} at step {first.step:,} of {printable(first.run)}{more}."
+    return f"{looser}On {these} it fires: {first.level} at step {first.step:,} of {printable(first.run)}{more}."
 
 
 def _applying(installed: list[LoadedPolicy], survey: Survey) -> Iterator[Pack]:

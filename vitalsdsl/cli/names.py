@@ -13,6 +13,7 @@ from vitalsdsl.cli.packs import installed as installed_packs
 from vitalsdsl.cli.recorded import runs_told, surveyed
 from vitalsdsl.ground.diagnostic import printable
 from vitalsdsl.ground.json_line import json_line
+from vitalsdsl.ground.quoting import quoted as in_quotes
 from vitalsdsl.ground.survey import MetricSurvey, Survey
 from vitalsdsl.language.formatter import name_text
 from vitalsdsl.language.rules import Rule
@@ -158,8 +159,8 @@ def shown(name: str) -> str:
 
 
 def quoted(name: str) -> str:
-    """A logged name as a policy writes it; a double quote, and what cannot be shown, has no way into one."""
-    return f'"{name}"' if name.isprintable() and '"' not in name else "…  (this name cannot stand in a policy)"
+    """A logged name as a policy writes it; what cannot be shown has no way into one."""
+    return in_quotes(name) if name.isprintable() else "…  (this name cannot stand in a policy)"
 
 
 def figures(metric: MetricSurvey, unit: str | None, survey: Survey) -> tuple[str, str, str, str, str]:

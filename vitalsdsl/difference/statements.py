@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from vitalsdsl.difference.expressions import in_words, unequal
+from vitalsdsl.ground.quoting import quoted as in_quotes
 from vitalsdsl.language import expressions as ex
 from vitalsdsl.language import rules
 from vitalsdsl.language.formatter import BY_VALUE
@@ -33,7 +34,7 @@ def _range(param: rules.Param) -> str:
 def _metric(old: Any, new: Any) -> Parts:
     def parts(metric: rules.Metric) -> dict[str, str]:
         return {
-            "is logged as": ", ".join(f'"{name}"' for name in metric.logged),
+            "is logged as": ", ".join(map(quoted, metric.logged)),
             "every": BY_VALUE.text(metric.every) if metric.every is not None else "no cadence",
             "stale after": BY_VALUE.text(metric.stale_after)
             if metric.stale_after is not None
@@ -127,4 +128,4 @@ def actions(actions: Sequence[rules.Action] | None) -> str:
 
 def quoted(text: str | None) -> str:
     """A text in quotes."""
-    return f'"{text}"' if text is not None else "none"
+    return in_quotes(text) if text is not None else "none"

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
 from lark import Token
 
+from vitalsdsl.ground.quoting import QUOTED, places
 from vitalsdsl.ground.source import Locator, Span
 from vitalsdsl.language import expressions as ex
 from vitalsdsl.language import rules
@@ -16,6 +18,7 @@ from vitalsdsl.language.rules import Level
 ParseExpression: TypeAlias = "Callable[[str, Span], ex.Expression | None]"
 
 _MAX_FIELDS = 32
+_FIELD = re.compile(rf'\{{(?:{QUOTED}|[^"}}])*\}}')
 _NO_VALUES = {
     "rule": "the rule's name is in every alert already: leave it out",
     "metric": "name the metric itself, such as `{loss}`",
@@ -108,10 +111,14 @@ class Builder(ExpressionBuilder):
 
     def _template(self, token: Token) -> rules.Template:
         span = self._token_span(token)
-        return self.template(self._text(token), Span(span.source, span.start + 1, span.end - 1))
+        inside = Span(span.source, span.start + 1, span.end - 1)
+        text = self._text(token)
+        return self.template(text, inside, places(str(token), span.start) if len(text) < len(token) - 2 else None)
 
-    def template(self, text: str, span: Span) -> rules.Template:
-        """`grad_norm is {grad_norm:.2f}`: `{{` and `}}` stand for braces."""
+    def template(self, text: str, span: Span, written: Sequence[int] | None = None) -> rules.Template:
+        """`grad_norm is {grad_norm:.2f}`: `{{` and `}}` stand for braces. `written` is where each character stands, if they
+        do not stand one behind the other from the beginning of the span on."""
+        written = written if written is not None else range(span.start, span.start + len(text) + 1)
         parts: list[str | rules.TemplateField] = []
         words, at = "", 0
         fields = 0
@@ -121,9 +128,9 @@ class Builder(ExpressionBuilder):
                 words += char
                 at += 2
             elif char == "{":
-                end = text.find("}", at)
+                end = _end_of_field(text, at)
                 inside = text[at + 1 : end] if end >= 0 else text[at + 1 :]
-                place = Span(span.source, span.start + at, span.start + (end + 1 if end >= 0 else len(text)))
+                place = Span(span.source, written[at], written[end + 1 if end >= 0 else len(text)])
                 field = self._template_field(inside, place, closed=end >= 0)
                 fields += 1
                 if field is not None:
@@ -337,3 +344,9 @@ class Builder(ExpressionBuilder):
             for word, following in zip(children, children[1:])
             if word.__class__ is Token and word.type in words
         }
+
+
+def _end_of_field(text: str, at: int) -> int:
+    """Where the brace that opens at a place is closed; -1 where it is not. One in the quotes of a name closes nothing."""
+    found = _FIELD.match(text, at)
+    return found.end() - 1 if found is not None else text.find("}", at)

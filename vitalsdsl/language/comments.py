@@ -7,12 +7,13 @@ from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
+from vitalsdsl.ground.quoting import STARTED
 from vitalsdsl.ground.source import Source, is_yaml
 from vitalsdsl.language import rules
 from vitalsdsl.language.lines import Line
 from vitalsdsl.language.yaml.tree import scalar_places
 
-_QUOTED_OR_COMMENT = re.compile(r'"[^"\n]*"?|#[^\n]*')
+_QUOTED_OR_COMMENT = re.compile(rf"{STARTED}|#[^\n]*")
 _SPACE = " \t\r\n"
 
 

@@ -8,6 +8,7 @@ from lark import Token
 from lark.visitors import Transformer_NonRecursive
 
 from vitalsdsl.ground.diagnostic import Diagnostic, Severity
+from vitalsdsl.ground.quoting import unquoted
 from vitalsdsl.ground.source import Locator, Span
 from vitalsdsl.ground.words import RESERVED
 from vitalsdsl.language import expressions as ex
@@ -91,7 +92,7 @@ class ExpressionBuilder(Transformer_NonRecursive[Token, Any]):
         return ex.Family.build(self._token_span(children[0]), path=str(children[0]))
 
     def _text(self, token: Token) -> str:
-        return str(token)[1:-1]
+        return unquoted(str(token))
 
     def _refuse_reserved(self, token: Token, help_: str) -> None:
         if str(token) in RESERVED:

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+from vitalsdsl.ground.quoting import quoted as quoted_text
 from vitalsdsl.ground.words import RESERVED
 from vitalsdsl.language import expressions as ex
 from vitalsdsl.language import rules
@@ -40,7 +41,7 @@ def expression_text(node: ex.Node) -> str:
 def name_text(path: str, quoted: bool = False) -> str:
     """A name, in quotes where it was, or where it could not be read without them."""
     if quoted or path in RESERVED or _BARE.fullmatch(path) is None:
-        return f'"{path}"'
+        return quoted_text(path)
     return path
 
 
@@ -204,7 +205,7 @@ class Wording:
 
     def action_argument(self, node: rules.ActionArgument) -> str:
         value = node.value
-        text = f'"{value.text}"' if isinstance(value, rules.ActionText) else self.text(value)
+        text = quoted_text(value.text) if isinstance(value, rules.ActionText) else self.text(value)
         return f"{node.keyword}: {text}" if node.keyword else text
 
 

@@ -6,13 +6,14 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+from vitalsdsl.ground.quoting import STARTED
 from vitalsdsl.ground.source import Source, Span
 from vitalsdsl.ground.words import RULE_PARTS
 from vitalsdsl.language import expressions as ex
 from vitalsdsl.language import rules, sentences
 from vitalsdsl.language.formatter import Wording
 
-_TOKEN = re.compile(r'"[^"\n]*"?|#[^\n]*|\{\d+\.\.\d+\}|[A-Za-z_][\w./]*|[\d.]+|\S')
+_TOKEN = re.compile(STARTED + r"|#[^\n]*|\{\d+\.\.\d+\}|[A-Za-z_][\w./]*|[\d.]+|\S")
 _FIELDS = frozenset(RULE_PARTS) - {"when", "clear"}
 
 

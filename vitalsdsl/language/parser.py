@@ -17,6 +17,7 @@ import lark
 from lark.exceptions import UnexpectedInput
 
 from vitalsdsl.ground.diagnostic import Diagnostic, Severity, in_order
+from vitalsdsl.ground.quoting import QUOTED, STARTED
 from vitalsdsl.ground.source import Locator, Source, Span
 from vitalsdsl.ground.words import RULE_PARTS, STATEMENTS
 from vitalsdsl.language import expressions as ex
@@ -34,8 +35,8 @@ MAX_PARTS = 5_000
 MAX_ERRORS = 100
 
 _NAME_PARTS = ("name the parts with `let` and `event`",)
-_SCAN = re.compile(r'"[^"\n]*"?|#[^\n]*|[{}()]|(?m:^)[ \t]*([a-z]+)\b|[A-Za-z_][\w./]*')
-_WORDS = re.compile(r'"[^"\n]*"|#[^\n]*|\w+|[^\w\s]')
+_SCAN = re.compile(STARTED + r"|#[^\n]*|[{}()]|(?m:^)[ \t]*([a-z]+)\b|[A-Za-z_][\w./]*")
+_WORDS = re.compile(QUOTED + r"|#[^\n]*|\w+|[^\w\s]")
 _DEFINES = re.compile(r"\s*(?:metric|param|let|event|phase|rule|profile)\s+([A-Za-z_][\w./]*)")
 
 
@@ -226,7 +227,7 @@ def _too_deep(text: str, locator: Locator) -> Diagnostic | None:
     if text.count("(") <= MAX_NESTING:
         return None
     depth = 0
-    for found in re.finditer(r'"[^"\n]*"?|#[^\n]*|[()]', text):
+    for found in re.finditer(rf"{STARTED}|#[^\n]*|[()]", text):
         if found[0] == "(":
             depth += 1
             if depth > MAX_NESTING:

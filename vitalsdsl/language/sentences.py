@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from vitalsdsl.ground.quoting import quoted
 from vitalsdsl.language import expressions as ex
 from vitalsdsl.language import rules
 from vitalsdsl.language.formatter import Wording, name_text
@@ -41,7 +42,7 @@ def opening(wording: Wording, statement: rules.Statement) -> str:
     assert isinstance(statement, rules.Rule)
     words = ["rule", statement.name]
     if statement.title is not None:
-        words.append(f'"{statement.title}"')
+        words.append(quoted(statement.title))
     if statement.phases:
         words.append("in phase " + ", ".join(map(wording.text, statement.phases)))
     if statement.each is not None:
@@ -77,13 +78,13 @@ def parts(wording: Wording, body: rules.RuleBody) -> dict[str, str]:
     if body.unknown is not None:
         found["unknown"] = f"unknown {body.unknown}"
     if body.because is not None:
-        found["because"] = f'because "{wording.template(body.because)}"'
+        found["because"] = f"because {quoted(wording.template(body.because))}"
     if body.try_ is not None:
         found["try"] = f"try {_texts(body.try_)}"
     if body.owner is not None:
-        found["owner"] = f'owner "{body.owner}"'
+        found["owner"] = f"owner {quoted(body.owner)}"
     if body.runbook is not None:
-        found["runbook"] = f'runbook "{body.runbook}"'
+        found["runbook"] = f"runbook {quoted(body.runbook)}"
     if body.shadow:
         found["shadow"] = "shadow"
     if body.disabled:
@@ -98,7 +99,7 @@ def setting(wording: Wording, node: rules.Setting) -> str:
 
 def policy_line(policy: rules.Policy) -> str:
     """`policy NAME "title"`."""
-    title = f' "{policy.title}"' if policy.title is not None else ""
+    title = f" {quoted(policy.title)}" if policy.title is not None else ""
     return f"policy {policy.name}{title}"
 
 
@@ -111,17 +112,17 @@ def _do(wording: Wording, actions: tuple[rules.Action, ...] | None) -> str:
 
 
 def _texts(texts: Iterable[str]) -> str:
-    return ", ".join(f'"{text}"' for text in texts)
+    return ", ".join(map(quoted, texts))
 
 
 def _use(wording: Wording, node: rules.Use) -> str:
     namespace = f" as {node.namespace}" if node.namespace is not None else ""
     values = f" with {', '.join(setting(wording, v) for v in node.values)}" if node.values else ""
-    return f'use "{node.reference}"{namespace}{values}'
+    return f"use {quoted(node.reference)}{namespace}{values}"
 
 
 def _axis(_: Wording, node: rules.Axis) -> str:
-    return f'axis "{node.metric}"'
+    return f"axis {quoted(node.metric)}"
 
 
 def _metric(wording: Wording, node: rules.Metric) -> str:
@@ -132,7 +133,7 @@ def _metric(wording: Wording, node: rules.Metric) -> str:
     if node.stale_after is not None:
         words.append(f"stale after {wording.text(node.stale_after)}")
     if node.unit is not None:
-        words.append(f'unit "{node.unit}"')
+        words.append(f"unit {quoted(node.unit)}")
     if node.reduce != "last":
         words.append(f"reduce {node.reduce}")
     if node.optional:
@@ -178,7 +179,7 @@ def _nonfinite(wording: Wording, node: rules.Nonfinite) -> str:
 
 
 def _disable(wording: Wording, node: rules.Disable) -> str:
-    until = f' until "{node.until}"' if node.until is not None else ""
+    until = f" until {quoted(node.until)}" if node.until is not None else ""
     return f'disable {wording.text(node.rule)} because "{node.because}"{until}'
 
 

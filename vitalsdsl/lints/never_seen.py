@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from vitalsdsl.ground.diagnostic import Diagnostic, Severity
+from vitalsdsl.ground.quoting import quoted
 from vitalsdsl.language import expressions as ex
 from vitalsdsl.language.formatter import name_text
 from vitalsdsl.lints.base import Lint, Looked
@@ -131,7 +132,7 @@ def _instead(path: str, at: Looked, runs: Runs) -> str:
     metric = runs.survey.metrics[near]
     seen = f"{metric.runs} of {runs.count} runs, {metric.cadence}"
     if declared is not None:
-        names = ", ".join(f'"{n}"' for n in (*declared.logged, near))
+        names = ", ".join(map(quoted, (*declared.logged, near)))
         return f"is it `{near}` ({seen})? then write `metric {name_text(path)} = {names}`"
     return f"did you mean `{name_text(near)}` ({seen})?"
 
@@ -147,7 +148,7 @@ def _other_name(path: str, at: Looked, runs: Runs, lacking: Sequence[RunSurvey])
     seen = "there" if len(lacking) < runs.count else f"({counts[logged[0]]} of {runs.count} runs)"
     if declared is not None or path == canonical:
         own = declared.logged if declared is not None else (path,)
-        listed = ", ".join(f'"{n}"' for n in (*own, *logged))
+        listed = ", ".join(map(quoted, (*own, *logged)))
         write = f'`metric {name_text(path)} = {listed}`, or `use "pack:names"`'
     else:
         write = f'`use "pack:names"` and `{name_text(canonical)}`, which is both'

@@ -78,7 +78,6 @@ PAGES: dict[str, str] = {
     "V058": "A key takes true or false, or a level. YAML 1.2 knows no `yes`, `no`, `on` or `off` but as words.",
     "V059": "One policy a file: a second `---` begins another document.",
     "V060": "This is no name, or no family, of the language.",
-    "V061": "The language has no double quote inside a text, so neither has its YAML form.",
     "V070": "No pack of that name is installed; `vitals packs` lists them.",
     "V071": "A file cannot be read.",
     "V072": "A rule file reaches packs and files of its own folder, nothing else.\n\n"

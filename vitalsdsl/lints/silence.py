@@ -9,6 +9,7 @@ from collections.abc import Collection, Iterable, Iterator
 from typing import NamedTuple
 
 from vitalsdsl.ground.diagnostic import Diagnostic, Fix, Severity
+from vitalsdsl.ground.quoting import STARTED
 from vitalsdsl.ground.source import Source, Span
 from vitalsdsl.language import rules
 
@@ -16,7 +17,7 @@ _COMMENT = re.compile(r"#\s*vitals:\s*(?P<what>off\b.*)", re.IGNORECASE)
 _FORM = re.compile(
     r"off\s+(?P<codes>V\d{3}(?:\s*,\s*V\d{3})*)(?:\s+until\s+(?P<until>\S+))?(?:\s+because\b\s*(?P<reason>.*))?"
 )
-_IN_VITALS = re.compile(r'"[^"\n]*"?|#[^\n]*')
+_IN_VITALS = re.compile(rf"{STARTED}|#[^\n]*")
 _IN_YAML = re.compile(r'"(?:\\.|[^"\\\n])*"?|(?<!\S)#[^\n]*')
 _LINE_OF_CODE = re.compile(r"[ \t]*[^\s#][^\n]*")
 _EXAMPLE = "`# vitals: off V104 until 2027-01-15 because …`"

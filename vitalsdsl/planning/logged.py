@@ -7,6 +7,7 @@ import math
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
+from vitalsdsl.ground.quoting import quoted
 from vitalsdsl.language import expressions as ex
 from vitalsdsl.language import rules
 from vitalsdsl.language.formatter import name_text
@@ -230,4 +231,4 @@ def _last(name: str) -> str:
 
 
 def _quoted(name: str) -> str:
-    return f'"{name}"'
+    return quoted(name)

@@ -222,6 +222,6 @@ def _numbered(names: Collection[str]) -> list[FamilyFound]:
     shapes: dict[str, list[str]] = {}
     for name in names:
         shape, count = _NUMBERED.subn("*", name)
-        if count and "*" not in name and '"' not in name:
+        if count and "*" not in name and '"' not in name and "\\" not in name:
             shapes.setdefault(shape, []).append(name)
     return [FamilyFound(shape, tuple(members)) for shape, members in shapes.items() if len(members) >= LEAST_MEMBERS]

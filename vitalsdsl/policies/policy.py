@@ -31,6 +31,9 @@ from vitalsdsl.policies.vocabulary import without_unnamed
 
 logger = logging.getLogger("vitalsdsl")
 
+_told: set[tuple[str, ...]] = set()
+"""What has been told of policies in this process."""
+
 
 @dataclass(frozen=True)
 class LoadedPolicy:
@@ -93,8 +96,9 @@ def load(
     """A policy from a `.vitals` or YAML file, or whatever else `references.opened` knows: `pack:NAME`, `FILE@REVISION`,
     `git+https://…`, `mlflow:RUN_ID`; or from `text` (then `reference` is its name).
 
-    `settings` set params, over those of `profile`. Raises PolicyError where it has errors: its text shows them all, its
-    `diagnostics` are data.
+    `settings` set params, over those of `profile`. Raises PolicyError where it means nothing: its text shows all errors,
+    its `diagnostics` are data. Errors that lints find, such as a rule that can never fire, are logged once, as a warning of
+    the logger `vitalsdsl`; what else they advise is in `diagnostics`, and `vitals check` tells it.
 
     >>> load("p", text="when loss > 3 -> orange").policy.statements[0].name
     'loss_orange'
@@ -105,7 +109,21 @@ def load(
     loaded, diagnostics = read(reference, text=text, settings=settings, profile=profile)
     if loaded is None:
         raise PolicyError(diagnostics)
+    _tell_of_errors(loaded)
     return loaded
+
+
+def _tell_of_errors(loaded: LoadedPolicy) -> None:
+    """Say which rules cannot do what they were written for. The policy means something, so it is used: a training that is
+    to be watched, or a run that is judged again by its own copy, must not fail for a lint that is newer than its policy."""
+    errors = tuple(found.render() for found in loaded.diagnostics if found.is_error)
+    if errors and errors not in _told:
+        _told.add(errors)
+        what = "an error" if len(errors) == 1 else f"{len(errors)} errors"
+        logger.warning(
+            "vitals: `%s` is used as it is, but `vitals check` finds %s in it:\n%s",
+            loaded.name, what, "\n\n".join(errors),
+        )  # fmt: skip
 
 
 def as_policy(
@@ -129,8 +147,8 @@ def read(
     channels: KnownChannels | None = None,
     tries: Tries | None = None,
 ) -> tuple[LoadedPolicy | None, list[Diagnostic]]:
-    """A policy if it means something, and all findings. What lints find, grave or not, is advice: it does not keep a
-    policy from being used. `tested` are the rules that tests cover, where they are known; `channels` says which channels
+    """A policy if it means something, and all findings, which are told to nobody. What lints find, grave or not, does not
+    keep a policy from being used. `tested` are the rules that tests cover, where they are known; `channels` says which channels
     there are, for a policy that names one; `tries` what recorded runs say of it. Unless it is to be `locked`, a lock beside the policy is not looked at."""
     name = os.fspath(reference)
     if text is not None:

@@ -9,7 +9,7 @@ from typing import TextIO
 from vitalsdsl.ground.errors import SourceError
 from vitalsdsl.ground.points import Rewind, Row, number
 from vitalsdsl_files.format import Format, Reading
-from vitalsdsl_files.lines import Tally, lines_of
+from vitalsdsl_files.lines import Tally, left_out, lines_of, read_in_part, uncut
 from vitalsdsl_files.rows import STEP_KEYS, stepped
 
 _DELIMITERS = ",\t;|"
@@ -50,7 +50,7 @@ class Table(Format):
 def _rows(stream: TextIO, reading: Reading) -> Iterator[dict[str, object]]:
     tally = Tally(reading, "row of as many cells as there are column names")
     names: list[str] = []
-    delimiter = ","
+    delimiter, cut_off = ",", ""
     for line in lines_of(stream):
         if line.text is None:
             tally.bad(line)
@@ -61,7 +61,15 @@ def _rows(stream: TextIO, reading: Reading) -> Iterator[dict[str, object]]:
                 names = _names(_cells(line.text, delimiter), reading)
             continue
         cells = _cells(line.text, delimiter)
-        if len(cells) != len(names) and not _are_names(cells, names):
+        if not line.whole and (cut := _cut(cells, line.text, len(names))) is not None:
+            row: dict[str, object] = {
+                name: cell for name, cell in zip(names, cells[:cut], strict=False) if cell and name
+            }
+            is_read = len(row) > 1 and not any(_may_be_step(name, reading) for name in names[cut:])
+            cut_off = read_in_part(line.number) if is_read else left_out(line.number)
+            if is_read:
+                yield row
+        elif len(cells) != len(names) and not _are_names(cells, names):
             tally.bad(line)
         elif _are_names(cells, names):
             if cells != names:
@@ -70,7 +78,21 @@ def _rows(stream: TextIO, reading: Reading) -> Iterator[dict[str, object]]:
         else:
             tally.good()
             yield {name: cell for name, cell in zip(names, cells, strict=True) if cell and name}
+    if cut_off:
+        reading.notes.append(cut_off)
     tally.finish()
+
+
+def _cut(cells: Sequence[str], line: str, columns: int) -> int | None:
+    """The place of the cell in which a line without a line end may break off; None where it has all that it could."""
+    is_whole = (line.endswith('"') and line.count('"') % 2 == 0) or (
+        cells[-1:] != [""] and uncut(cells[-1]) == cells[-1]
+    )
+    return len(cells) - 1 if len(cells) < columns or (len(cells) == columns and not is_whole) else None
+
+
+def _may_be_step(name: str, reading: Reading) -> bool:
+    return name == reading.step_key or (reading.step_key is None and name.lower() in STEP_KEYS)
 
 
 def _names(cells: list[str], reading: Reading) -> list[str]:

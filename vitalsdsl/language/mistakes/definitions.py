@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 from vitalsdsl.ground.diagnostic import Diagnostic
+from vitalsdsl.ground.quoting import QUOTED, unquoted
 from vitalsdsl.ground.words import RESERVED
 from vitalsdsl.language.mistakes.place import FORMS, WORD, Place, keyword, masked
 
@@ -38,13 +39,13 @@ def one_word(p: Place) -> Diagnostic | None:
 
 def quoted_name(p: Place) -> Diagnostic | None:
     """`rule "my rule" {`: the name of a statement stands without quotes."""
-    quoted = re.match(r'"([^"\n]*)"', p.rest)
+    quoted = re.match(QUOTED, p.rest)
     if not quoted or "NAME" not in p.expected or p.expected & {"STRING", "NUMBER"}:
         return None
     what = p.previous[1]
-    name = re.sub(r"\W+", "_", quoted[1]).strip("_")
+    name = re.sub(r"\W+", "_", unquoted(quoted[0])).strip("_")
     sure = WORD.fullmatch(name) is not None and name.isascii() and name not in RESERVED
-    title = f" {quoted[0]}" if what == "policy" and name != quoted[1] else ""
+    title = f" {quoted[0]}" if what == "policy" and name != unquoted(quoted[0]) else ""
     name = name.lower() if title else name
     return p.error("V028", f"the name behind `{what}` stands without quotes", "a text",
                    f"write `{what} {name if sure else 'NAME'}{title}`", length=len(quoted[0]))  # fmt: skip
@@ -148,7 +149,7 @@ def completed(p: Place) -> str:
 
 def reasons(p: Place) -> Diagnostic | None:
     """`disable a "noisy"`: a reason without `because`."""
-    reason = re.match(r'"[^"\n]*"', p.rest)
+    reason = re.match(QUOTED, p.rest)
     if p.expected == {"BECAUSE"} and reason is not None:
         written = " ".join(masked(p.before).split())
         return p.error("V034", "`because` is missing before the reason", "here", f"write `{written} because {reason[0]}`",

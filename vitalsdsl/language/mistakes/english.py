@@ -5,11 +5,12 @@ from __future__ import annotations
 import re
 
 from vitalsdsl.ground.diagnostic import Diagnostic
+from vitalsdsl.ground.quoting import QUOTED
 from vitalsdsl.ground.words import RESERVED
 from vitalsdsl.language.mistakes.numbers import BEFORE_LENGTHS
 from vitalsdsl.language.mistakes.place import Place, is_name
 
-_OPERAND = r'(?:"[^"\n]*"|[A-Za-z_][\w./]*(?:\((?:[^()\n]|\([^()\n]*\))*\))?)'
+_OPERAND = rf"(?:{QUOTED}" r"|[A-Za-z_][\w./]*(?:\((?:[^()\n]|\([^()\n]*\))*\))?)"
 _BOUND = r"(?P<bound>[^\n{}]+?)(?=\s+(?:for|and|or|on|within|then)\b|\s*->|\s*[\n{}]|\s*$)"
 _BECOMES = r"(?:(?:stays?|remains?|keeps?|goes|gets|is|rises|climbs|drops|falls)\s+)?"
 _UP = r"(?:rises?|rising|increases?|increasing|grows?|growing|climbs?|climbing|goes\s+up)"

@@ -6,6 +6,7 @@ import re
 import unicodedata
 
 from vitalsdsl.ground.diagnostic import Diagnostic
+from vitalsdsl.ground.quoting import QUOTED
 from vitalsdsl.ground.words import LEVELS, RESERVED
 from vitalsdsl.language.mistakes.place import WORD, Place
 
@@ -19,8 +20,11 @@ def quotes(p: Place) -> Diagnostic | None:
     char = p.rest[:1]
     if char == '"':
         line = p.rest.split("\n", 1)[0]
-        if '"' not in line[1:]:
-            return p.error("V020", "this text is not closed", "no closing quote on this line", 'end it with `"`',
+        if re.match(QUOTED, line) is None:
+            ends = (
+                'end it with `"`' if '"' not in line[1:] else r"`\"` is a quote within it; a backslash itself is `\\`"
+            )
+            return p.error("V020", "this text is not closed", "no closing quote on this line", ends,
                            length=len(line.rstrip()))  # fmt: skip
     if char and char in _QUOTES:
         inside = re.match(rf"[{_QUOTES}]([^{_QUOTES}\n]*)[{_QUOTES}]?", p.rest)

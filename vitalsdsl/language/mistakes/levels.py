@@ -6,6 +6,7 @@ import difflib
 import re
 
 from vitalsdsl.ground.diagnostic import Diagnostic
+from vitalsdsl.ground.quoting import QUOTED
 from vitalsdsl.ground.words import LEVELS, RULE_PARTS, STATEMENTS
 from vitalsdsl.language.mistakes.place import ACTIONS, WORD, Place, masked
 
@@ -42,7 +43,7 @@ def behind_level(p: Place) -> Diagnostic | None:
     if p.word in _AFTER_CONDITION:
         return p.error("V027", f"`{p.word}` comes before the `->`", "too late here",
                        f"write `when CONDITION {_AFTER_CONDITION[p.word]} -> {level}`")  # fmt: skip
-    message = re.match(r'"[^"\n]*"', p.rest)
+    message = re.match(QUOTED, p.rest)
     if message is not None:
         return _message(p, message[0])
     joint = re.match(r"(?:[,:=&+(\[]|(?:and|then|with|plus)\b)\s*", p.rest)

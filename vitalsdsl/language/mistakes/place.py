@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from vitalsdsl.ground.diagnostic import Diagnostic, Severity
+from vitalsdsl.ground.quoting import QUOTED
 from vitalsdsl.ground.source import Locator, Span
 from vitalsdsl.ground.words import RESERVED
 
@@ -69,18 +70,18 @@ class Place:
     def previous(self) -> tuple[int, str]:
         """The last word before the place, and where it stands."""
         clean = masked(self.before)
-        found = list(re.finditer(r'"[^"\n]*"|[A-Za-z_][\w./]*|\d[\d.]*\w*%?|[^\s\w]+', clean))
+        found = list(re.finditer(QUOTED + r"|[A-Za-z_][\w./]*|\d[\d.]*\w*%?|[^\s\w]+", clean))
         return (self.start + found[-1].start(), found[-1][0]) if found else (self.start, "")
 
 
 def masked(text: str) -> str:
     """The text with comments blanked, so that nothing in them is taken for a word."""
-    return re.sub(r'("[^"\n]*")|#[^\n]*', lambda m: m[1] or " " * len(m[0]), text)
+    return re.sub(rf"({QUOTED})|#[^\n]*", lambda m: m[1] or " " * len(m[0]), text)
 
 
 def keyword(p: Place) -> str:
     """The statement, or the part of one, in which the place stands."""
-    found = [w for w in re.findall(r'"[^"\n]*"|[a-z_]+', masked(p.before)) if w in FORMS]
+    found = [w for w in re.findall(rf"{QUOTED}|[a-z_]+", masked(p.before)) if w in FORMS]
     return found[-1] if found else ""
 
 

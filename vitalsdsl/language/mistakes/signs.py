@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 from vitalsdsl.ground.diagnostic import Diagnostic
+from vitalsdsl.ground.quoting import STARTED
 from vitalsdsl.ground.words import LEVELS
 from vitalsdsl.language.mistakes.place import Place
 
@@ -57,7 +58,7 @@ def division(p: Place) -> Diagnostic | None:
 
 def brackets(p: Place) -> Diagnostic | None:
     opened: list[tuple[str, int]] = []
-    for found in re.finditer(r'"[^"\n]*"?|#[^\n]*|[(){}]', p.before):
+    for found in re.finditer(rf"{STARTED}|#[^\n]*|[(){{}}]", p.before):
         if found[0] in ("(", "{"):
             opened.append((found[0], p.start + found.start()))
         elif found[0] in (")", "}") and opened:

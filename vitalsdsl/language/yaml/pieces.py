@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from typing import Any, TypeVar
 
 from vitalsdsl.ground.diagnostic import Diagnostic, Severity
+from vitalsdsl.ground.quoting import QUOTED, quoted, unquoted
 from vitalsdsl.ground.source import Locator, Source, Span
 from vitalsdsl.ground.words import RESERVED
 from vitalsdsl.language import expressions as ex
@@ -16,10 +17,11 @@ from vitalsdsl.language.builder import Builder
 from vitalsdsl.language.parser import parse_expression
 from vitalsdsl.language.rules import LEVEL_WORDS, Level
 from vitalsdsl.language.yaml.form import Key
+from vitalsdsl.language.yaml.text import quoted as in_yaml
 from vitalsdsl.language.yaml.tree import Mapping, Scalar, Sequence, Tree
 
 NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(?:[./][A-Za-z0-9_]+)*")
-_QUOTED = re.compile(r'"([^"\n]*)"')
+_QUOTED = re.compile(QUOTED)
 _SWITCHES = {"true": True, "True": True, "TRUE": True, "false": False, "False": False, "FALSE": False}
 _NOT_SWITCHES = {"yes": "true", "on": "true", "y": "true", "no": "false", "off": "false", "n": "false"}
 
@@ -94,14 +96,9 @@ class Pieces:
     # ---------------------------------------------------------------- words
 
     def text(self, tree: Tree, what: str) -> str | None:
-        """A text for people. Its line breaks are spaces; a double quote has no place in one."""
+        """A text for people. Its line breaks are spaces."""
         scalar = self.scalar(tree, what)
         if scalar is None:
-            return None
-        if '"' in scalar.text:
-            at = scalar.positions[scalar.text.index('"')]
-            message = "a text of a policy cannot hold a double quote"
-            self.error("V061", message, self.source.span(at, at + 1), "here", "use ' or “ ”")
             return None
         return one_line(scalar.text)
 
@@ -152,11 +149,10 @@ class Pieces:
         scalar = self.scalar(tree, what)
         if scalar is None:
             return None
-        quoted = _QUOTED.fullmatch(scalar.text)
-        if quoted is not None and quoted[1].strip():
-            return ex.Name.build(scalar.span, path=quoted[1], quoted=True)
+        if _QUOTED.fullmatch(scalar.text) is not None and (path := unquoted(scalar.text)).strip():
+            return ex.Name.build(scalar.span, path=path, quoted=True)
         if NAME.fullmatch(scalar.text) is None or scalar.text in RESERVED:
-            help_ = f"write `'\"{scalar.text}\"'`" if '"' not in scalar.text else "write a name"
+            help_ = f"write `{in_yaml(quoted(scalar.text))}`"
             self.error("V060", f"`{scalar.text}` is no name", scalar.span, f"after `{what}`", help_)
         return ex.Name.build(scalar.span, path=scalar.text)
 

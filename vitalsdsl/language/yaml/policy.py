@@ -5,11 +5,13 @@ Expressions, lengths and spans are texts in the language itself; places inside t
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any
 
 from vitalsdsl.ground.diagnostic import in_order
 from vitalsdsl.ground.errors import PolicyError, VitalsError
+from vitalsdsl.ground.quoting import QUOTED, unquoted
 from vitalsdsl.ground.source import Source
 from vitalsdsl.language import expressions as ex
 from vitalsdsl.language import rules
@@ -187,9 +189,9 @@ class _Reading(RulePieces):
 
     def _metric_name(self, key: Scalar) -> tuple[str, bool]:
         """Any text names a metric; one with a star is a family, unless it stands in double quotes of its own."""
-        inner = key.text[1:-1] if len(key.text) > 1 and key.text[0] == key.text[-1] == '"' else key.text
-        if not inner.strip() or '"' in inner or "\n" in inner:
-            self.error("V060", f"`{key.text}` is no name for a metric", key.span, "", "without quotes in it")
+        inner = unquoted(key.text) if re.fullmatch(QUOTED, key.text) else key.text
+        if not inner.strip() or "\n" in inner:
+            self.error("V060", f"`{key.text}` is no name for a metric", key.span, "", "a name on one line")
         return inner, inner is key.text and as_family(key) is not None
 
     def param(self, key: Scalar, tree: Tree) -> Statement | None:

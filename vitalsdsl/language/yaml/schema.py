@@ -59,7 +59,7 @@ def _or(item: dict[str, Any], keys: dict[str, Key], *required: str) -> dict[str,
     return {"anyOf": [item, _object(keys, *required)]}
 
 
-_TEXT: dict[str, Any] = {"type": "string", "pattern": '^[^"]*$'}
+_TEXT: dict[str, Any] = {"type": "string"}
 _NAME: dict[str, Any] = {"type": "string", "minLength": 1}
 _EXPRESSION: dict[str, Any] = {**_SCALAR, "minLength": 1}
 _DURATION: dict[str, Any] = {"type": "string", "pattern": _LENGTH}

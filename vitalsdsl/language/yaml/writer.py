@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
+from vitalsdsl.ground.quoting import quoted as in_quotes
 from vitalsdsl.language import rules
 from vitalsdsl.language.comments import Remarks
 from vitalsdsl.language.digest import KINDS, reading_order
@@ -130,8 +131,8 @@ def _metric(node: rules.Metric) -> tuple[str, Any]:
     for key, flag in (("optional", node.optional), ("allow_nonfinite", node.allow_nonfinite)):
         if flag:
             found[key] = True
-    looks_like_family = not node.family and set(node.name) & set("*{")
-    return f'"{node.name}"' if looks_like_family else node.name, found if len(found) > 1 else names
+    looks_otherwise = not node.family and set(node.name) & set('*{"')
+    return in_quotes(node.name) if looks_otherwise else node.name, found if len(found) > 1 else names
 
 
 def _param(node: rules.Param) -> tuple[str, Any]:
