@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -103,16 +103,24 @@ class Columnwise(FunctionColumns):
 
     def _elementwise(self, node: op.Elementwise) -> Column:
         columns = [self.number(inner) for inner in node.inputs]
-        if node.compute is Abs.value:
-            return Column(np.abs(columns[0].values), columns[0].slack)
-        extreme = _EXTREMES.get(node.compute)
-        if extreme is not None:
-            slack = functools.reduce(np.maximum, [column.slack for column in columns])
-            return Column(functools.reduce(extreme, [column.values for column in columns]), slack)
+        applied = self._applied(node, columns)
+        if applied is not None:
+            return applied
         if any(np.any(column.slack) for column in columns):
             raise CannotSay("a function of a number that is not known to the last digit")
         wide = [np.broadcast_to(column.values, (self.count,)).tolist() for column in columns]
         return Column(np.fromiter(map(node.compute, *wide), float, self.count))
+
+    @staticmethod
+    def _applied(node: op.Elementwise, columns: Sequence[Column]) -> Column | None:
+        """The elementwise functions that are as exact as what they are of."""
+        if node.compute is Abs.value:
+            return Column(np.abs(columns[0].values), columns[0].slack)
+        extreme = _EXTREMES.get(node.compute)
+        if extreme is None:
+            return None
+        slack = functools.reduce(np.maximum, [column.slack for column in columns])
+        return Column(functools.reduce(extreme, [column.values for column in columns]), slack)
 
     # ---------------------------------------------------------------- families
 
@@ -157,6 +165,8 @@ class Columnwise(FunctionColumns):
     def _comparison(self, node: op.Comparison) -> Possible:
         said = self._steady.said(node)
         if said is None:
+            said = self._compared_roughly(node)
+        if said is None:
             said = compared(node.symbol, self.number(node.left), self.number(node.right))
         return self._decided(
             said,
@@ -164,6 +174,38 @@ class Columnwise(FunctionColumns):
                 node.symbol, *(Column(self.at_rows(node).number(side, rows)) for side in (node.left, node.right))
             ),
         )
+
+    def _compared_roughly(self, node: op.Comparison) -> Possible | None:
+        """What a comparison of points in order is, as far as bounds say; None where they do not decide nearly all of it."""
+        if not (self._has_bounds(node.left) or self._has_bounds(node.right)):
+            return None
+        said = compared(node.symbol, self._number_roughly(node.left), self._number_roughly(node.right))
+        return said if np.count_nonzero(said.is_open) <= self.count * _FEW else None
+
+    def _has_bounds(self, node: nd.Node) -> bool:
+        """Whether something below a number is much sooner known roughly."""
+        if isinstance(node, nd.Function):
+            return self.roughly(node) is not None
+        return isinstance(node, _ROUGHLY) and any(self._has_bounds(inner) for inner in node.inputs)
+
+    def _number_roughly(self, node: nd.Node) -> Column:
+        """A number with a slack, where something below it is much sooner known so."""
+        if not self._has_bounds(node):
+            return self.number(node)
+        if isinstance(node, nd.Function):
+            found = self.roughly(node)
+            assert found is not None
+            return found
+        inputs = [self._number_roughly(inner) for inner in node.inputs]
+        if isinstance(node, op.Negative):
+            return Column(-inputs[0].values, inputs[0].slack)
+        if isinstance(node, op.Elementwise):
+            return self._applied(node, inputs) or self.number(node)
+        found = inputs[0]
+        steps = [node.compute] if isinstance(node, op.Arithmetic) else [compute for compute, _ in node.steps]  # type: ignore[attr-defined]
+        for compute, other in zip(steps, inputs[1:]):
+            found = worked_out(SYMBOLS[compute], found, other)
+        return found
 
     def _decided(self, said: Possible, exactly: Callable[[Array], Possible]) -> Possible:
         """What is too close to call is decided row by row, as far as there is a way."""
@@ -283,6 +325,12 @@ class Columnwise(FunctionColumns):
         told: Spells = memo[key]
         return told
 
+
+_FEW = 1 / 16
+"""The share of a run's rows that bounds may leave open before whole columns are worked out instead."""
+
+_ROUGHLY = (op.Arithmetic, op.ArithmeticChain, op.Negative, op.Elementwise)
+"""What of numbers with a slack makes a number with a slack."""
 
 _EXTREMES = {Greatest.value: np.maximum, Least.value: np.minimum}
 _STATES = {op.IS_STATE["nan"]: np.isnan, op.IS_STATE["inf"]: np.isinf, op.IS_STATE["finite"]: np.isfinite}

@@ -10,7 +10,11 @@ import numpy as np
 
 from vitalsdsl.columns.run_columns import CannotSay, RunColumns
 from vitalsdsl.kernels.accepted import Accepted
-from vitalsdsl.kernels.columns import Column, Slack
+from vitalsdsl.kernels.columns import Array, Column, Slack
+from vitalsdsl.kernels.ordered import Ordered
+from vitalsdsl.kernels.roughly import Roughly
+from vitalsdsl.kernels.sliding import Windows
+from vitalsdsl.kernels.spread_out import Points
 from vitalsdsl.kernels.told import Told
 from vitalsdsl.nodes import base as nd
 from vitalsdsl.nodes import signals as sg
@@ -34,6 +38,74 @@ class FunctionColumns(RunColumns):
             memo[key] = made if made is not None else self._gone_through(node)
         column: Column = memo[key]
         return column
+
+    def is_worked_out(self, node: nd.Function) -> bool:
+        """Whether somebody has asked what it answers at each closed step."""
+        return ("function", node) in self._memo(node)
+
+    def roughly(self, node: nd.Function) -> Column | None:
+        """What a function that puts points in order answers, with a slack, where that is much sooner had than the very
+        number; None where it is not."""
+        if self.is_worked_out(node):
+            return None
+        key = ("roughly", node)
+        memo = self._memo(node)
+        if key not in memo:
+            memo[key] = self._bounded(node)
+        column: Column | None = memo[key]
+        return column
+
+    def _bounded(self, node: nd.Function) -> Column | None:
+        windows = self.windows_in_order(node)
+        if windows is not None:
+            assert node.call is not None
+            rough = self._rough_windows(node, windows)
+            return node.call[0].over(rough, node.call[1]) if rough.are_worth_it else None
+        back = self.looked_back(node)
+        if back is None:
+            return None
+        source = node.streams[0].source  # type: ignore[attr-defined]
+        earlier = self.roughly(source) if isinstance(source, nd.Function) else None
+        if earlier is None:
+            return None
+        slack = np.broadcast_to(earlier.slack, (self.count,))
+        return Column(np.where(back >= 0, earlier.values[back], np.nan), np.where(back >= 0, slack[back], 0.0))
+
+    def _rough_windows(self, node: nd.Function, windows: Windows) -> Roughly:
+        """Functions over the same windows share what is looked at for one of them."""
+        key, memo = ("in order", id(windows)), self._memo(node)
+        if key not in memo:
+            memo[key] = Roughly(windows), windows
+        found: Roughly = memo[key][0]
+        return found
+
+    def windows_in_order(self, node: nd.Function) -> Windows | None:
+        """The windows whose points a function puts in order, as long as these are known to the last digit."""
+        if node.call is None or len(node.streams) != 1 or not isinstance(node.state, (Ordered, Accepted)):
+            return None
+        if isinstance(node.state, Accepted):
+            points = self.let_in_points(node.state)
+        else:
+            points = self.stream(node.streams[0], node.state.takes_unknown).since(self.since(node.state))
+        return None if np.any(points.slack) else node.call[0].windows(points, self.rows, node.call[1])
+
+    def looked_back(self, node: nd.Function) -> Array | None:
+        """Of a function that answers with what a number was at an earlier evaluation, at which row that was, for each
+        closed step; -1 for none."""
+        if node.call is not None or len(node.streams) != 1 or len(node.inputs) != 1:
+            return None
+        stream = node.streams[0]
+        if type(stream) not in (sg.Feed, sg.Let) or stream.source.is_condition or not node.state.takes_unknown:  # type: ignore[attr-defined]
+            return None
+        rows = self.evaluations(stream)  # type: ignore[arg-type]
+        own = rows[np.searchsorted(rows, self.since(node.state)) :]
+        found = node.state.columns(Points(own, np.arange(len(own), dtype=float)), self.rows)  # type: ignore[attr-defined]
+        if found is None:
+            return None
+        back = np.full(self.count, -1)
+        there = ~np.isnan(found.values)
+        back[there] = own[found.values[there].astype(np.int64)]
+        return back
 
     def _vectorised(self, node: nd.Function) -> Column | None:
         events = [inner for inner in node.inputs if isinstance(inner, sg.Event)]

@@ -104,6 +104,10 @@ class Windows:
             warm = newest - first + (extent.unit == STEPS) >= extent.size
         return cls(points.values[keep], oldest[known], known, warm[known], points.slack)
 
+    def at(self, rows: Array) -> Windows:
+        """Those that end at some of the rows, which are in order."""
+        return Windows(self.values, self.lo[rows], self.hi[rows], self.warm[rows], self.slack, self.steps)
+
     # ---------------------------------------------------------------- what is read of them
 
     def count(self) -> Column:
@@ -326,10 +330,13 @@ class Windows:
 
     @functools.cached_property
     def _neighbours(self) -> InOrder:
+        return InOrder(*self.neighbours())
+
+    def neighbours(self) -> tuple[Array, Array, Array]:
         """Of the distinct windows the distances between neighbours; of a window of one point that to the point before."""
         rows, _ = self._distinct
         hi = self.hi[rows] - 1
-        return InOrder(np.abs(np.diff(self.values)), np.minimum(self.lo[rows], hi - 1).clip(0), hi.clip(1))
+        return np.abs(np.diff(self.values)), np.minimum(self.lo[rows], hi - 1).clip(0), hi.clip(1)
 
     def _told(self, minimum: int, read: Callable[[], Array], spread: float) -> Column:
         """At each row what `read` gives of the distinct windows. `spread`: by how much an error of a point grows."""

@@ -22,7 +22,7 @@ def worked_out(symbol: str, left: Column, right: Column) -> Column:
 
 
 def _grown(symbol: str, left: Column, right: Column, values: Array) -> Array:
-    """How far off the result may be: a little more than the first order says. Without bound where it may be unknown."""
+    """How far off the result may be, whatever its operands are within theirs. Without bound where it may be unknown."""
     a, b, s, t = np.abs(left.values), np.abs(right.values), left.slack, right.slack
     with np.errstate(all="ignore"):
         if symbol in "+-":
@@ -32,7 +32,7 @@ def _grown(symbol: str, left: Column, right: Column, values: Array) -> Array:
         else:
             room = b - t
             off = np.where(room > 0, (s + np.abs(values) * t) / np.where(room > 0, room, 1.0), np.inf)
-        off = 2 * off + 1e-15 * np.abs(values)
+        off = off * (1 + 1e-9) + 1e-15 * np.abs(values) + _TINY
         both = s + t
         is_near_the_largest = (both > 0) & ~(np.abs(values) < _LARGE)
         off = np.where(is_near_the_largest | np.isnan(off), np.inf, off)
@@ -41,6 +41,9 @@ def _grown(symbol: str, left: Column, right: Column, values: Array) -> Array:
             is_sure |= (b == 0) & (t == 0)
         return np.where(is_sure, 0.0, off)
 
+
+_TINY = 1e-300
+"""What a product may lose that is too small for a float of full precision."""
 
 _LARGE = 1e300
 """Beyond this a result may be too large for a float, and unknown, as its operands may be off."""

@@ -11,8 +11,8 @@ from vitalsdsl.ops.usual import UNLESS as UNLESS
 from vitalsdsl.ops.usual import Usual
 
 if TYPE_CHECKING:
-    from vitalsdsl.kernels.columns import Column, Rows
-    from vitalsdsl.kernels.spread_out import Points
+    from vitalsdsl.kernels.columns import Column
+    from vitalsdsl.kernels.sliding import Windows
 
 
 class Noise(Usual):
@@ -44,5 +44,5 @@ class Noise(Usual):
         return state.noise
 
     @classmethod
-    def columns(cls, points: Points, rows: Rows, arguments: Arguments) -> Column | None:
-        return points.accepted(rows, arguments["W"]).noise()
+    def over(cls, windows: Windows, arguments: Arguments) -> Column | None:
+        return windows.noise()

@@ -11,6 +11,7 @@ from vitalsdsl.ops.base import WINDOW, Arguments, Parameter, Stateful, Takes, X
 
 if TYPE_CHECKING:
     from vitalsdsl.kernels.columns import Column, Rows
+    from vitalsdsl.kernels.sliding import Windows
     from vitalsdsl.kernels.spread_out import Points
 
 UNLESS = Parameter("unless", Takes.FREEZING, keyword=True, required=False)
@@ -68,4 +69,12 @@ class Usual(Stateful):
 
     @classmethod
     def columns(cls, points: Points, rows: Rows, arguments: Arguments) -> Column | None:
-        return points.accepted(rows, arguments["W"]).usual()
+        return cls.over(cls.windows(points, rows, arguments), arguments)
+
+    @classmethod
+    def windows(cls, points: Points, rows: Rows, arguments: Arguments) -> Windows:
+        return points.accepted(rows, arguments["W"])
+
+    @classmethod
+    def over(cls, windows: Windows, arguments: Arguments) -> Column | None:
+        return windows.usual()
