@@ -51,8 +51,10 @@ class Roughly(Windows):
 
     def __init__(self, windows: Windows) -> None:
         super().__init__(windows.values, windows.lo, windows.hi, windows.warm, windows.slack, windows.steps)
+        self._distinct = windows._distinct
         rows, _ = self._distinct
-        self._blocks = _Blocks(self.values, self.lo[rows], self.hi[rows])
+        lo, hi = self.lo[rows], self.hi[rows]
+        self._blocks = _Blocks(self.values, lo, hi, max(1, int((hi - lo).mean()) // _SHARE) if len(rows) else 1)
 
     @property
     def are_worth_it(self) -> bool:
@@ -78,38 +80,39 @@ class Roughly(Windows):
 
     def noise(self) -> Column:
         low, high = self._blocks.half_deviations
-        least, most = self._blocks_of_neighbours.middles
+        least, most = _Blocks(*self.neighbours(), self._blocks.size).middles
         return self._bounded(5, *(np.maximum(2 * 1.4826 * a, b / 0.954) for a, b in ((low, least), (high, most))))
 
-    @functools.cached_property
-    def _blocks_of_neighbours(self) -> _Blocks:
-        return _Blocks(*self.neighbours())
-
     def _bounded(self, minimum: int, low: Array, high: Array) -> Column:
-        """At each row what lies between the bounds of its window."""
-        known, which = self.is_known(minimum), self._distinct[1]
-        found = between(low, high)
-        values, slack = np.full(len(known), np.nan), np.zeros(len(known))
-        values[known], slack[known] = found.values[which[known]], found.slack[which[known]]
+        """At each row what lies between the bounds of its window's block."""
+        found, known = between(low, high), self.is_known(minimum)
+        values, slack = found.values[self._which], found.slack[self._which]
+        unknown = ~known
+        values[unknown], slack[unknown] = np.nan, 0.0
         return Column(values, slack)
+
+    @functools.cached_property
+    def _which(self) -> Array:
+        """The block of each row; of rows before the first window any."""
+        return np.maximum(self._distinct[1], 0) // self._blocks.size
 
 
 class _Blocks:
-    """The windows `values[lo:hi]`, some in a row together, and bounds for each of them. Neither lo nor hi goes back."""
+    """The windows `values[lo:hi]`, so many in a row together, and bounds for each such block. Neither lo nor hi goes back."""
 
-    def __init__(self, values: Array, lo: Array, hi: Array) -> None:
+    def __init__(self, values: Array, lo: Array, hi: Array, size: int) -> None:
+        self.size = size
         self._values = values
         self._lengths = hi - lo
-        self._size = max(1, int(np.median(self._lengths)) // _SHARE) if len(lo) else 1
-        self._starts = np.arange(0, len(lo), self._size)
-        last = np.minimum(self._starts + self._size, len(lo)) - 1
+        self._starts = np.arange(0, len(lo), size)
+        last = np.minimum(self._starts + size, len(lo)) - 1
         self._first, self._begins, self._end = lo[self._starts], lo[last], hi[last]
         self._common = np.maximum(hi[self._starts] - self._begins, 0)
         """How many points the windows of each block have in common."""
 
     @property
     def are_long(self) -> bool:
-        return self._size * _SHARE >= SHORTEST and len(np.unique(self._common)) <= MOST_LENGTHS
+        return self.size * _SHARE >= SHORTEST and len(np.unique(self._common)) <= MOST_LENGTHS
 
     @functools.cached_property
     def middles(self) -> tuple[Array, Array]:
@@ -122,7 +125,7 @@ class _Blocks:
         for block in np.nonzero(np.isinf(low) | np.isinf(high))[0].tolist():
             points = self._values[self._first[block] : self._end[block]]
             low[block], high[block] = max(low[block], points.min()), min(high[block], points.max())
-        return self._of_windows(low), self._of_windows(high)
+        return low, high
 
     @functools.cached_property
     def half_deviations(self) -> tuple[Array, Array]:
@@ -137,8 +140,7 @@ class _Blocks:
         )
         with np.errstate(invalid="ignore"):
             least, most = np.maximum((nearer - off) / 2, 0.0), (farther + off) / 2
-        most = np.where(np.isfinite(off), most, np.inf)
-        return self._of_windows(np.where(np.isfinite(least), least, 0.0)), self._of_windows(most)
+        return np.where(np.isfinite(least), least, 0.0), np.where(np.isfinite(off), most, np.inf)
 
     def _places(self, first: Place, second: Place) -> tuple[Array, Array]:
         """In the common points of each block the place that is surely low enough, and the one that is surely high enough."""
@@ -164,6 +166,3 @@ class _Blocks:
                 low[own] = np.where(own_low >= 0, at_low, -np.inf)
                 high[own] = np.where(own_high < length, at_high, np.inf)
         return low, high
-
-    def _of_windows(self, of_blocks: Array) -> Array:
-        return np.repeat(of_blocks, self._size)[: len(self._lengths)]

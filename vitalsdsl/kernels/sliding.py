@@ -68,9 +68,12 @@ class Windows:
         now = rows.steps if extent.unit == STEPS else rows.times
         own = now[points.rows]
         placed = own == own
-        keep = usable & placed
+        keep: Any = usable & placed
+        if keep.all():
+            keep = slice(None)  # nothing has to be copied
+        places = own[keep]
         hi = _so_far(points.rows[keep], len(rows))
-        lo = _at_or_below(own[keep], now - extent.size)
+        lo = _at_or_below(places, now - extent.size)
         if placed.any():
             first = np.argmax(placed)
             lived = now - own[first] + (extent.unit == STEPS)
@@ -83,8 +86,8 @@ class Windows:
             hi,
             warm,
             points.slack,
-            rows.steps[points.rows[keep]],
-            lambda: _at_or_below(own[keep], now - extent.size / 2),
+            places if extent.unit == STEPS else rows.steps[points.rows[keep]],
+            lambda: _at_or_below(places, now - extent.size / 2),
         )
 
     @classmethod
@@ -319,7 +322,7 @@ class Windows:
         has: -1 before the first."""
         held = self.warm & (self.hi > self.lo)
         differs = held.copy()
-        differs[1:] &= (np.diff(self.lo) != 0) | (np.diff(self.hi) != 0) | ~held[:-1]
+        differs[1:] &= (self.lo[1:] != self.lo[:-1]) | (self.hi[1:] != self.hi[:-1]) | ~held[:-1]
         return np.nonzero(differs)[0], np.cumsum(differs) - 1
 
     @functools.cached_property
@@ -378,6 +381,8 @@ class Windows:
 
 def _so_far(rows: Array, count: int) -> Array:
     """How many of some rows are at or before each of the first so many."""
+    if len(rows) and rows[-1] - rows[0] == len(rows) - 1:
+        return np.clip(np.arange(1 - rows[0], count + 1 - rows[0]), 0, len(rows))
     marks = np.zeros(count, dtype=np.int64)
     marks[rows] = 1
     return np.cumsum(marks)
