@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -25,6 +26,11 @@ UNKNOWN = Column(np.float64(np.nan))
 
 class FunctionColumns(RunColumns):
     """The part of `Columnwise` that says what functions answer."""
+
+    @functools.cached_property
+    def _roughly(self) -> dict[int, Roughly]:
+        """Windows that have been looked at roughly, by their identity: functions over the same ones share what is found."""
+        return {}
 
     def told(self, node: sg.Held) -> Spells:
         """An event, a phase or a held condition at its evaluations. Raises CannotSay."""
@@ -59,25 +65,25 @@ class FunctionColumns(RunColumns):
         windows = self.windows_in_order(node)
         if windows is not None:
             assert node.call is not None
-            rough = self._rough_windows(node, windows)
+            rough = self._roughly.get(id(windows))
+            if rough is None:
+                rough = self._roughly[id(windows)] = Roughly(windows)
             return node.call[0].over(rough, node.call[1]) if rough.are_worth_it else None
-        back = self.looked_back(node)
-        if back is None:
-            return None
-        source = node.streams[0].source  # type: ignore[attr-defined]
-        earlier = self.roughly(source) if isinstance(source, nd.Function) else None
-        if earlier is None:
+        back, earlier = self.looked_back(node), self._looked_back_on(node)
+        if back is None or earlier is None:
             return None
         slack = np.broadcast_to(earlier.slack, (self.count,))
         return Column(np.where(back >= 0, earlier.values[back], np.nan), np.where(back >= 0, slack[back], 0.0))
 
-    def _rough_windows(self, node: nd.Function, windows: Windows) -> Roughly:
-        """Functions over the same windows share what is looked at for one of them."""
-        key, memo = ("in order", id(windows)), self._memo(node)
-        if key not in memo:
-            memo[key] = Roughly(windows), windows
-        found: Roughly = memo[key][0]
-        return found
+    def _looked_back_on(self, node: nd.Function) -> Column | None:
+        """Of a function that answers with what another was, what that one roughly is; None where it is not of another or
+        that has no bounds."""
+        if node.call is not None or len(node.streams) != 1 or len(node.inputs) != 1:
+            return None
+        stream = node.streams[0]
+        if not isinstance(stream, (sg.Feed, sg.Let)) or isinstance(stream, sg.EdgeFeed) or stream.source.is_condition:
+            return None
+        return self.roughly(stream.source) if isinstance(stream.source, nd.Function) else None
 
     def windows_in_order(self, node: nd.Function) -> Windows | None:
         """The windows whose points a function puts in order, as long as these are known to the last digit."""
@@ -90,15 +96,15 @@ class FunctionColumns(RunColumns):
         return None if np.any(points.slack) else node.call[0].windows(points, self.rows, node.call[1])
 
     def looked_back(self, node: nd.Function) -> Array | None:
-        """Of a function that answers with what a number was at an earlier evaluation, at which row that was, for each
-        closed step; -1 for none."""
-        if node.call is not None or len(node.streams) != 1 or len(node.inputs) != 1:
+        """Of a function that answers with what another one was at an earlier evaluation, at which row that was, for each
+        closed step; -1 for none. None where that other one has no bounds."""
+        earlier = self._looked_back_on(node)
+        if earlier is None:
             return None
-        stream = node.streams[0]
-        if type(stream) not in (sg.Feed, sg.Let) or stream.source.is_condition or not node.state.takes_unknown:  # type: ignore[attr-defined]
-            return None
-        rows = self.evaluations(stream)  # type: ignore[arg-type]
+        rows = self.evaluations(node.streams[0])  # type: ignore[arg-type]
         own = rows[np.searchsorted(rows, self.since(node.state)) :]
+        if not node.state.takes_unknown:
+            own = own[~np.isnan(earlier.values[own])]
         found = node.state.columns(Points(own, np.arange(len(own), dtype=float)), self.rows)  # type: ignore[attr-defined]
         if found is None:
             return None

@@ -19,6 +19,8 @@ from vitalsdsl.columns.joined import Joined
 from vitalsdsl.columns.run_columns import CannotSay
 from vitalsdsl.ground.types import SAMPLES, STEPS, TIME, Extent
 from vitalsdsl.kernels.columns import Array, dense
+from vitalsdsl.nodes import base as nd
+from vitalsdsl.nodes import operations as op
 from vitalsdsl.nodes import signals as sg
 from vitalsdsl.nodes.possible import Possible, any_of
 from vitalsdsl.nodes.spells import may_hold
@@ -104,16 +106,45 @@ class Screen:
         return self.columns.condition(clause.condition)
 
     def _stretch_of(self, clause: Clause) -> Stretch | None:
-        possible, rows = self.can_be(clause), self.evaluations(clause)
-        true = self._at(rows, possible.true)
-        if not true.any():
+        held = self.may_hold(clause)
+        if not len(held):
             return None
-        first = int(rows[np.argmax(true)])
+        rows = self.evaluations(clause)
+        true = self._at(rows, self.can_be(clause).true)
+        return Stretch(int(rows[np.argmax(true)]), int(held[-1])) if true.any() else None
+
+    def may_hold(self, clause: Clause) -> Array:
+        """The rows at which a `when` can have held for its span, in one of its phases. Raises CannotSay.
+
+        Of what has to be so together the parts are looked at one by one, the cheapest first, as long as anything is left:
+        in a healthy run most rules are done with after a part or two. Where one cannot be worked out, the others may do.
+        """
+        rows = self.evaluations(clause)
+        true, false = np.ones(len(rows), bool), np.zeros(len(rows), bool)
         if clause.gate is not None:
-            true = true & self._at(rows, any_of(self.columns.condition(phase) for phase in clause.gate.phases).true)
-        surely_false = ~(true | self._at(rows, possible.unknown))
-        held = rows[may_hold(clause.holding.span, true, surely_false, self.columns.rows, rows)]
-        return Stretch(first, int(held[-1])) if len(held) else None
+            true &= self._at(rows, any_of(self.columns.condition(phase) for phase in clause.gate.phases).true)
+        held, trouble = rows[true], None
+        for part in self._parts(clause.condition):
+            if not len(held):
+                break
+            try:
+                self.settle(self.columns.references(part))
+                possible = self.columns.condition(part)
+            except CannotSay as why:
+                trouble = why
+                continue
+            true &= self._at(rows, possible.true)
+            false |= ~self._at(rows, possible.true | possible.unknown)
+            held = rows[may_hold(clause.holding.span, true, false, self.columns.rows, rows)]
+        if trouble is not None and len(held):
+            raise trouble
+        return held
+
+    def _parts(self, condition: nd.Node) -> list[nd.Node]:
+        """What has to be so together, what costs least first."""
+        if not isinstance(condition, op.And):
+            return [condition]
+        return sorted(condition.inputs, key=self.columns.cost)
 
     def _at(self, rows: Array, truths: Array) -> Array:
         found: Array = np.broadcast_to(truths, (self.columns.count,))[rows]

@@ -20,8 +20,8 @@ from vitalsdsl.kernels.sliding import Windows
 _SHARE = 8
 """A block of windows takes up so small a part of one: the bounds are that part of the points apart, in rank."""
 
-SHORTEST = 5 * _SHARE
-"""Points of a window below which a block would be of hardly more than one."""
+SHORTEST = 3 * _SHARE
+"""Points of a window below which a block would be of hardly any."""
 
 _ROUNDED = 1e-14
 """What the roundings of an answer may take, relative to it: a dozen of them."""
@@ -51,6 +51,7 @@ class Roughly(Windows):
 
     def __init__(self, windows: Windows) -> None:
         super().__init__(windows.values, windows.lo, windows.hi, windows.warm, windows.slack, windows.steps)
+        self._exactly = windows  # as long as there is this, its identity is nobody else's
         self._distinct = windows._distinct
         rows, _ = self._distinct
         lo, hi = self.lo[rows], self.hi[rows]
