@@ -47,6 +47,8 @@ class AtRows:
             return _BUILD[type(node)](self, node, rows)
         if isinstance(node, nd.Function) and (_is_read_at_once(node) or self._is_put_in_order(node)):
             return self._remembered(node, rows)
+        if isinstance(node, sg.Let) and columns.bounds(node) is not None:
+            return self._let_at(node, rows)
         column = columns.function(node) if isinstance(node, nd.ConditionFunction) else columns.number(node)
         values: Array = np.broadcast_to(column.values, (columns.count,))[rows]
         if np.any(column.slack):
@@ -97,6 +99,19 @@ class AtRows:
         newest = np.searchsorted(points.rows, rows, side="right") - 1
         return self._of(node, points, newest)
 
+    def _let_at(self, node: sg.Let, rows: Array) -> Array:
+        """What a let was when it was last evaluated."""
+        own = self._columns.evaluations(node)
+        return self._earlier(node.source, np.append(own, -1)[np.searchsorted(own, rows, side="right") - 1])
+
+    def _earlier(self, node: nd.Node, rows: Array) -> Array:
+        """A number at rows that may come twice; -1 for none."""
+        found, there = np.full(len(rows), np.nan), rows >= 0
+        if there.any():
+            own, place = np.unique(rows[there], return_inverse=True)
+            found[there] = self.number(node, own)[place]
+        return found
+
     def _across(self, node: op.AggregateNode, rows: Array) -> Array:
         if node.of_conditions:
             raise CannotSay("a condition is too close to call")
@@ -131,14 +146,7 @@ class AtRows:
             found = node.call[0].over(windows.at(rows), node.call[1])
             return None if found is None or np.any(found.slack) else found.values.tolist()
         back = self._columns.looked_back(node)
-        if back is None:
-            return None
-        values, there = np.full(len(rows), np.nan), back[rows] >= 0
-        if there.any():
-            earlier, place = np.unique(back[rows[there]], return_inverse=True)
-            values[there] = self.number(node.streams[0].source, earlier)[place]  # type: ignore[attr-defined]
-        listed: list[float] = values.tolist()
-        return listed
+        return None if back is None else self._earlier(node.streams[0].source, back[rows]).tolist()  # type: ignore[attr-defined]
 
     def _gone_through(self, node: nd.Function, rows: Sequence[int]) -> list[float]:
         in_order = self._put_in_order(node, np.asarray(rows)) if self._is_put_in_order(node) else None

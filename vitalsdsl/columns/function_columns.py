@@ -45,6 +45,10 @@ class FunctionColumns(RunColumns):
         column: Column = memo[key]
         return column
 
+    def bounds(self, node: nd.Node) -> Column | None:
+        """A number with a slack, where something below it is much sooner known so; None where nothing is."""
+        raise NotImplementedError
+
     def is_worked_out(self, node: nd.Function) -> bool:
         """Whether somebody has asked what it answers at each closed step."""
         return ("function", node) in self._memo(node)
@@ -72,18 +76,17 @@ class FunctionColumns(RunColumns):
         back, earlier = self.looked_back(node), self._looked_back_on(node)
         if back is None or earlier is None:
             return None
-        slack = np.broadcast_to(earlier.slack, (self.count,))
-        return Column(np.where(back >= 0, earlier.values[back], np.nan), np.where(back >= 0, slack[back], 0.0))
+        values, slack = (np.broadcast_to(part, (self.count,))[back] for part in (earlier.values, earlier.slack))
+        return Column(np.where(back >= 0, values, np.nan), np.where(back >= 0, slack, 0.0))
 
     def _looked_back_on(self, node: nd.Function) -> Column | None:
-        """Of a function that answers with what another was, what that one roughly is; None where it is not of another or
-        that has no bounds."""
+        """Of a function that answers with what a number was, between which bounds that is; None where there are none."""
         if node.call is not None or len(node.streams) != 1 or len(node.inputs) != 1:
             return None
         stream = node.streams[0]
         if not isinstance(stream, (sg.Feed, sg.Let)) or isinstance(stream, sg.EdgeFeed) or stream.source.is_condition:
             return None
-        return self.roughly(stream.source) if isinstance(stream.source, nd.Function) else None
+        return self.bounds(stream.source)
 
     def windows_in_order(self, node: nd.Function) -> Windows | None:
         """The windows whose points a function puts in order, as long as these are known to the last digit."""
@@ -96,15 +99,15 @@ class FunctionColumns(RunColumns):
         return None if np.any(points.slack) else node.call[0].windows(points, self.rows, node.call[1])
 
     def looked_back(self, node: nd.Function) -> Array | None:
-        """Of a function that answers with what another one was at an earlier evaluation, at which row that was, for each
-        closed step; -1 for none. None where that other one has no bounds."""
+        """Of a function that answers with what a number was at an earlier evaluation, at which row that was, for each closed
+        step; -1 for none. None where that number has no bounds."""
         earlier = self._looked_back_on(node)
         if earlier is None:
             return None
         rows = self.evaluations(node.streams[0])  # type: ignore[arg-type]
         own = rows[np.searchsorted(rows, self.since(node.state)) :]
         if not node.state.takes_unknown:
-            own = own[~np.isnan(earlier.values[own])]
+            own = own[~np.isnan(np.broadcast_to(earlier.values, (self.count,))[own])]
         found = node.state.columns(Points(own, np.arange(len(own), dtype=float)), self.rows)  # type: ignore[attr-defined]
         if found is None:
             return None

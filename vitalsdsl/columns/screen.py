@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from vitalsdsl.columns.columnwise import Columnwise
+from vitalsdsl.columns.columnwise import FEW, Columnwise
 from vitalsdsl.columns.joined import Joined
 from vitalsdsl.columns.run_columns import CannotSay
 from vitalsdsl.ground.types import SAMPLES, STEPS, TIME, Extent
@@ -45,13 +45,17 @@ class Screen:
     """The rules of one plan over one run; `begins` are the rows at which its stages begin."""
 
     def __init__(self, joined: Joined, begins: Sequence[int], table: Table, total_steps: float = math.nan) -> None:
-        self._plan = joined.plan
+        self._joined, self._begins, self._table, self._total = joined, begins, table, total_steps
         self.columns = Columnwise(joined, begins, table, total_steps)
+
+    def before(self, row: int) -> Screen:
+        """The same of the rows before one, as if the run had ended there."""
+        return Screen(self._joined, [min(begin, row) for begin in self._begins], self._table.before(row), self._total)
 
     def may_fire(self) -> dict[str, Stretch]:
         """The names of the rules that may leave green, and where they may."""
         found: dict[str, Stretch] = {}
-        for rule in self._plan.rules:
+        for rule in self._joined.plan.rules:
             stretch = self.stretch(rule)
             if stretch is not None:
                 found[rule.name] = stretch.joined_with(found.get(rule.name, stretch))
@@ -62,7 +66,7 @@ class Screen:
         has no vectorised form."""
         found: set[str] = set()
         try:
-            for rule in self._plan.rules:
+            for rule in self._joined.plan.rules:
                 if rule.guard is not None:
                     points = self.columns.points.get(rule.guard.metric.name)
                     is_known = points is not None and len(points) > 0
@@ -78,7 +82,7 @@ class Screen:
         possible, rows = self.can_be(clause), self.evaluations(clause)
         known = self._at(rows, possible.true) | self._at(rows, possible.false)
         if clause.gate is not None:
-            known = known & self._at(rows, any_of(self.columns.condition(phase) for phase in clause.gate.phases).true)
+            known = known & self._at(rows, self.inside(clause.gate.phases).true)
         return bool(known.any())
 
     def stretch(self, rule: RuleState) -> Stretch | None:
@@ -122,23 +126,41 @@ class Screen:
         rows = self.evaluations(clause)
         true, false = np.ones(len(rows), bool), np.zeros(len(rows), bool)
         if clause.gate is not None:
-            true &= self._at(rows, any_of(self.columns.condition(phase) for phase in clause.gate.phases).true)
+            true &= self._at(rows, self.inside(clause.gate.phases).true)
         held, trouble = rows[true], None
-        for part in self._parts(clause.condition):
-            if not len(held):
-                break
-            try:
-                self.settle(self.columns.references(part))
-                possible = self.columns.condition(part)
-            except CannotSay as why:
-                trouble = why
-                continue
-            true &= self._at(rows, possible.true)
-            false |= ~self._at(rows, possible.true | possible.unknown)
-            held = rows[may_hold(clause.holding.span, true, false, self.columns.rows, rows)]
+        for look in (self._may_be, self._is):
+            for part in self._parts(clause.condition):
+                if not len(held):
+                    return held
+                try:
+                    at, possible = look(part, rows, true)
+                except CannotSay as why:
+                    trouble = why
+                    continue
+                true[at] &= possible.true
+                false[at] |= ~(possible.true | possible.unknown)
+                held = rows[may_hold(clause.holding.span, true, false, self.columns.rows, rows)]
         if trouble is not None and len(held):
             raise trouble
         return held
+
+    def _may_be(self, part: nd.Node, rows: Array, true: Array) -> tuple[Array, Possible]:
+        """What is soon known of a part of a condition at its evaluations: at which of them, and what it can be there."""
+        self.settle(self.columns.references(part))
+        return np.arange(len(rows)), self.columns.may_be(part).at(rows, self.columns.count)
+
+    def _is(self, part: nd.Node, rows: Array, true: Array) -> tuple[Array, Possible]:
+        """What a part is where it still matters: where the whole may be true, if these are few."""
+        left = np.nonzero(true)[0]
+        if len(left) > self.columns.count * FEW:
+            return np.arange(len(rows)), self.columns.condition(part).at(rows, self.columns.count)
+        return left, self.columns.decided(part, rows[left])
+
+    def inside(self, phases: Sequence[nd.Node]) -> Possible:
+        """Where one of some phases is true. Raises CannotSay."""
+        for phase in phases:
+            self.settle(self.columns.references(phase))
+        return any_of(self.columns.condition(phase) for phase in phases)
 
     def _parts(self, condition: nd.Node) -> list[nd.Node]:
         """What has to be so together, what costs least first."""

@@ -11,7 +11,7 @@ import numpy as np
 from vitalsdsl.ground.types import SAMPLES, STEPS, Extent
 from vitalsdsl.kernels import lines
 from vitalsdsl.kernels.columns import Array, Column, Rows, Slack
-from vitalsdsl.kernels.in_order import InOrder, midpoints, stacks
+from vitalsdsl.kernels.in_order import InOrder, midpoints
 from vitalsdsl.kernels.trends import Trends, trends
 
 if TYPE_CHECKING:
@@ -23,6 +23,9 @@ LARGEST = 1e100
 _EXTRA = np.longdouble
 _FINE = float(np.finfo(_EXTRA).eps)
 _EPS = float(np.finfo(float).eps)
+_TINY = 1e-300
+"""What may be lost of a number that is too small for a float of full precision."""
+
 _ROUNDED = 4 * _EPS
 """What the last roundings may take, relative to the result."""
 
@@ -266,22 +269,18 @@ class Windows:
         """The standard deviation about that line, with n - 2."""
         return self._lined(lines.scatters, 3)
 
-    def _lined(self, read: Callable[[Array, Array], tuple[Array, Array]], minimum: int) -> Column | None:
-        """What `read` gives for stacks of values and steps: values, and by how much they may be off."""
-        if not self._is_tame or np.any(self.slack) or not self._in_order.is_stacked:
-            return None
+    def _lined(self, read: lines.Read, minimum: int) -> Column | None:
+        """What is read of the line through each window."""
         steps = self.steps
         assert steps is not None
+        is_short = self._in_order.is_stacked or (lines.is_even(steps) and int((self.hi - self.lo).max()) <= lines.LONGEST)
+        if not is_short or not self._is_tame or np.any(self.slack):
+            return None
         rows, which = self._distinct
-        lo, lengths = self.lo[rows], (self.hi - self.lo)[rows]
-        found = np.full((2, len(rows)), np.nan)
-        for length in np.unique(lengths[lengths >= minimum]).tolist():
-            for own, (stack, places) in stacks(lo, lengths, length, self.values, steps):
-                with np.errstate(all="ignore"):
-                    found[:, own] = read(stack, places)
+        found, off = lines.lined(read, minimum, self.values, steps, self.lo[rows], self.hi[rows])
         values, slack = np.full(len(which), np.nan), np.zeros(len(which))
         known = self.is_known(minimum)
-        values[known], slack[known] = found[:, which[known]]
+        values[known], slack[known] = found[which[known]], off[which[known]]
         return Column(np.where(np.isfinite(values), values, np.nan), np.nan_to_num(slack, nan=0.0))
 
     def is_known(self, minimum: int) -> Array:
@@ -308,7 +307,7 @@ class Windows:
             return 0.0
         with np.errstate(over="ignore"):
             size = np.abs(self.values - self.values[0]).max()
-            return float(8 * _FINE * len(self.values) ** 2 * size**power)
+            return float(8 * _FINE * len(self.values) ** 2 * size**power) + _TINY if size else 0.0
 
     def _variance(self) -> tuple[Array, float]:
         n, total, squares, _ = self._sums

@@ -52,6 +52,11 @@ class Possible:
         true, false, unknown = found
         return Possible(true, false, unknown, other.surely_one)
 
+    def at(self, rows: Array, count: int) -> Possible:
+        """The same at some of so many rows."""
+        true, false, unknown = (np.broadcast_to(part, (count,))[rows] for part in (self.true, self.false, self.unknown))
+        return Possible(true, false, unknown, self.surely_one)
+
     def numbers(self, count: int) -> Array:
         """1, 0 and NaN, where it is certain."""
         return np.broadcast_to(np.where(self.unknown, np.nan, np.where(self.true, 1.0, 0.0)), (count,))
