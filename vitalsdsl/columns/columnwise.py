@@ -26,7 +26,6 @@ from vitalsdsl.ops.abs import Abs
 from vitalsdsl.ops.greatest import Greatest
 from vitalsdsl.ops.least import Least
 
-
 FEW = 1 / 16
 """The share of a run's rows that may be looked at one by one before whole columns are worked out instead."""
 

@@ -273,7 +273,9 @@ class Windows:
         """What is read of the line through each window."""
         steps = self.steps
         assert steps is not None
-        is_short = self._in_order.is_stacked or (lines.is_even(steps) and int((self.hi - self.lo).max()) <= lines.LONGEST)
+        is_short = self._in_order.is_stacked or (
+            lines.is_even(steps) and int((self.hi - self.lo).max()) <= lines.LONGEST
+        )
         if not is_short or not self._is_tame or np.any(self.slack):
             return None
         rows, which = self._distinct
