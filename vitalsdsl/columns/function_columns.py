@@ -101,9 +101,16 @@ class FunctionColumns(RunColumns):
     def looked_back(self, node: nd.Function) -> Array | None:
         """Of a function that answers with what a number was at an earlier evaluation, at which row that was, for each closed
         step; -1 for none. None where that number has no bounds."""
-        earlier = self._looked_back_on(node)
-        if earlier is None:
-            return None
+        key, memo = ("looked back", node), self._memo(node)
+        if key not in memo:
+            earlier = self._looked_back_on(node)
+            if earlier is None:
+                return None
+            memo[key] = self._places_before(node, earlier)
+        back: Array | None = memo[key]
+        return back
+
+    def _places_before(self, node: nd.Function, earlier: Column) -> Array | None:
         rows = self.evaluations(node.streams[0])  # type: ignore[arg-type]
         own = rows[np.searchsorted(rows, self.since(node.state)) :]
         if not node.state.takes_unknown:

@@ -62,10 +62,10 @@ class Windows:
         usable = ~np.isnan(points.values) if with_infinite else np.isfinite(points.values)
         at = np.arange(len(rows))
         if extent.unit == SAMPLES:
-            seen = _so_far(points.rows, len(rows))
-            places = np.nonzero(usable)[0]
-            hi = np.searchsorted(places, seen - 1, side="right")
-            lo = np.searchsorted(places, seen - extent.size, side="left")
+            seen = so_far(points.rows, len(rows))
+            first_of_each = np.maximum(np.ceil(seen - extent.size).astype(np.int64), 0)
+            before = np.concatenate([[0], np.cumsum(usable)])
+            lo, hi = before[first_of_each], before[seen]
             steps = rows.steps[points.rows[usable]]
             return cls(points.values[usable], lo, hi, seen >= extent.size, points.slack, steps)
         now = rows.steps if extent.unit == STEPS else rows.times
@@ -75,8 +75,8 @@ class Windows:
         if keep.all():
             keep = slice(None)  # nothing has to be copied
         places = own[keep]
-        hi = _so_far(points.rows[keep], len(rows))
-        lo = _at_or_below(places, now - extent.size)
+        hi = so_far(points.rows[keep], len(rows))
+        lo = at_or_below(places, now - extent.size)
         if placed.any():
             first = np.argmax(placed)
             lived = now - own[first] + (extent.unit == STEPS)
@@ -90,7 +90,7 @@ class Windows:
             warm,
             points.slack,
             places if extent.unit == STEPS else rows.steps[points.rows[keep]],
-            lambda: _at_or_below(places, now - extent.size / 2),
+            lambda: at_or_below(places, now - extent.size / 2),
         )
 
     @classmethod
@@ -99,13 +99,13 @@ class Windows:
         own = (rows.times if extent.unit not in (STEPS, SAMPLES) else rows.steps)[points.rows]
         placed = own == own
         keep = np.isfinite(points.values) & placed
-        known = np.searchsorted(points.rows[keep], np.arange(len(rows)), side="left")
+        known = np.concatenate([[0], so_far(points.rows[keep], len(rows))])[:-1]
         counts = np.arange(int(keep.sum()) + 1)
         if extent.unit == SAMPLES:
             oldest, warm = np.maximum(counts - int(extent.size), 0), counts >= extent.size
         else:
             newest = np.concatenate([[-np.inf], own[keep]])
-            oldest = np.searchsorted(own[keep], newest - extent.size, side="right")
+            oldest = at_or_below(own[keep], newest - extent.size)
             first = own[placed][0] if placed.any() else np.nan
             warm = newest - first + (extent.unit == STEPS) >= extent.size
         return cls(points.values[keep], oldest[known], known, warm[known], points.slack)
@@ -239,8 +239,9 @@ class Windows:
         if not self._is_tame:
             return None
         n, total, _, pivot = self._sums
-        with np.errstate(divide="ignore", invalid="ignore"):
-            values = (total / n + pivot).astype(float)
+        values = (total / np.maximum(n, 1) + pivot).astype(
+            float
+        )  # what is unknown in so many digits takes a hundred times as long
         slack = self._slack_of_sums(1)
         return self._column(values, 1, slack + _ROUNDED * np.abs(values) if slack else 0.0)
 
@@ -313,8 +314,7 @@ class Windows:
 
     def _variance(self) -> tuple[Array, float]:
         n, total, squares, _ = self._sums
-        with np.errstate(divide="ignore", invalid="ignore"):
-            values = ((squares - total * total / n) / (n - 1)).astype(float)
+        values = ((squares - total * total / np.maximum(n, 1)) / np.maximum(n - 1, 1)).astype(float)
         return np.where(n > 1, np.maximum(values, 0.0), np.nan), 4 * self._slack_of_sums(2)
 
     @functools.cached_property
@@ -380,7 +380,7 @@ class Windows:
         return out
 
 
-def _so_far(rows: Array, count: int) -> Array:
+def so_far(rows: Array, count: int) -> Array:
     """How many of some rows are at or before each of the first so many."""
     if len(rows) and rows[-1] - rows[0] == len(rows) - 1:
         return np.clip(np.arange(1 - rows[0], count + 1 - rows[0]), 0, len(rows))
@@ -389,7 +389,7 @@ def _so_far(rows: Array, count: int) -> Array:
     return np.cumsum(marks)
 
 
-def _at_or_below(places: Array, bounds: Array) -> Array:
+def at_or_below(places: Array, bounds: Array) -> Array:
     """How many places, which are in order, are at or below each bound."""
     if len(places) and places.dtype.kind == "i" and places[-1] - places[0] == len(places) - 1:
         return np.clip(np.floor(bounds) - places[0] + 1, 0, len(places)).astype(np.int64)
