@@ -111,6 +111,8 @@ class Columnwise(FunctionColumns):
             return applied
         if any(np.any(column.slack) for column in columns):
             raise CannotSay("a function of a number that is not known to the last digit")
+        if all(np.ndim(column.values) == 0 for column in columns):
+            return Column(np.float64(node.compute(*(float(column.values) for column in columns))))
         wide = [np.broadcast_to(column.values, (self.count,)).tolist() for column in columns]
         return Column(np.fromiter(map(node.compute, *wide), float, self.count))
 

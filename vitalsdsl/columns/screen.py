@@ -139,21 +139,25 @@ class Screen:
                     continue
                 true[at] &= possible.true
                 false[at] |= ~(possible.true | possible.unknown)
-                held = rows[may_hold(clause.holding.span, true, false, self.columns.rows, rows)]
+                held = (
+                    rows[may_hold(clause.holding.span, true, false, self.columns.rows, rows)]
+                    if true.any()
+                    else rows[:0]
+                )
         if trouble is not None and len(held):
             raise trouble
         return held
 
-    def _may_be(self, part: nd.Node, rows: Array, true: Array) -> tuple[Array, Possible]:
+    def _may_be(self, part: nd.Node, rows: Array, true: Array) -> tuple[Array | slice, Possible]:
         """What is soon known of a part of a condition at its evaluations: at which of them, and what it can be there."""
         self.settle(self.columns.references(part))
-        return np.arange(len(rows)), self.columns.may_be(part).at(rows, self.columns.count)
+        return slice(None), self.columns.may_be(part).at(rows, self.columns.count)
 
-    def _is(self, part: nd.Node, rows: Array, true: Array) -> tuple[Array, Possible]:
+    def _is(self, part: nd.Node, rows: Array, true: Array) -> tuple[Array | slice, Possible]:
         """What a part is where it still matters: where the whole may be true, if these are few."""
         left = np.nonzero(true)[0]
         if len(left) > self.columns.count * FEW:
-            return np.arange(len(rows)), self.columns.condition(part).at(rows, self.columns.count)
+            return slice(None), self.columns.condition(part).at(rows, self.columns.count)
         return left, self.columns.decided(part, rows[left])
 
     def inside(self, phases: Sequence[nd.Node]) -> Possible:
@@ -224,7 +228,8 @@ class Screen:
         if any(limit.unit not in (STEPS, SAMPLES, TIME) for limit in freeze.limits):
             raise CannotSay("a reference is frozen for a length that only the run's counters know")
         start, count = -1, 0
-        looked_at = latest & (at_evaluation | has_point) | has_point & ~latest & _after(latest)
+        looked_at = latest & (at_evaluation | has_point)
+        looked_at[_let_go(latest, has_point)] = True
         for row in np.nonzero(looked_at)[0].tolist():
             if latest[row] and at_evaluation[row]:
                 count += 1
@@ -252,8 +257,9 @@ def _agree(before: Array | None, now: Array) -> bool:
     return bool(now.all()) if before is None else bool(np.array_equal(before, now))
 
 
-def _after(freezing: Array) -> Array:
-    """The rows at which something froze at the row before: there a count ends."""
-    after = np.zeros(len(freezing), bool)
-    after[1:] = np.cumsum(freezing)[:-1] > 0
-    return after
+def _let_go(freezing: Array, has_point: Array) -> Array:
+    """The rows of the first points that come unfrozen after something froze: there a count ends."""
+    free = np.nonzero(has_point & ~freezing)[0]
+    frozen = np.cumsum(freezing)[free]
+    found: Array = free[np.diff(frozen, prepend=0) > 0]
+    return found

@@ -49,7 +49,9 @@ def lined(read: Read, minimum: int, values: Array, steps: Array, lo: Array, hi: 
     """What is read of the windows `values[lo:hi]`, NaN of those with too few points."""
     lengths, found = hi - lo, np.full((2, len(lo)), np.nan)
     stride = is_even(steps)
-    for length in np.unique(lengths[lengths >= minimum]).tolist():
+    for length in np.nonzero(np.bincount(lengths))[0].tolist():
+        if length < minimum:
+            continue
         with np.errstate(all="ignore"):
             if stride and length > 1:
                 own = np.nonzero(lengths == length)[0]

@@ -113,7 +113,13 @@ class _Blocks:
 
     @property
     def are_long(self) -> bool:
-        return self.size * _SHARE >= SHORTEST and len(np.unique(self._common)) <= MOST_LENGTHS
+        return self.size * _SHARE >= SHORTEST and len(self._lengths_in_common) <= MOST_LENGTHS
+
+    @functools.cached_property
+    def _lengths_in_common(self) -> list[int]:
+        """All but 0."""
+        lengths: list[int] = np.nonzero(np.bincount(self._common))[0].tolist()
+        return lengths[1:] if lengths and not lengths[0] else lengths
 
     @functools.cached_property
     def middles(self) -> tuple[Array, Array]:
@@ -159,7 +165,7 @@ class _Blocks:
     ) -> tuple[Array, Array]:
         """What stands at two places of each block's common points, or of what is made of them; infinite beyond them."""
         low, high = np.full(len(self._starts), -np.inf), np.full(len(self._starts), np.inf)
-        for length in np.unique(self._common[self._common > 0]).tolist():
+        for length in self._lengths_in_common:
             for own, (stack,) in stacks(self._begins, self._common, length, self._values):
                 stack = made_of(stack, own)
                 own_low, own_high = lowest[own], np.minimum(highest[own], length)
