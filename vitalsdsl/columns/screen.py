@@ -124,41 +124,47 @@ class Screen:
         in a healthy run most rules are done with after a part or two. Where one cannot be worked out, the others may do.
         """
         rows = self.evaluations(clause)
-        true, false = np.ones(len(rows), bool), np.zeros(len(rows), bool)
+        none, parts, trouble = rows[:0], self._parts(clause.condition), None
+        true, false = np.True_, np.False_
         if clause.gate is not None:
-            true &= self._at(rows, self.inside(clause.gate.phases).true)
-        held, trouble = rows[true], None
-        for look in (self._may_be, self._is):
-            for part in self._parts(clause.condition):
-                if not len(held):
-                    return held
-                try:
-                    at, possible = look(part, rows, true)
-                except CannotSay as why:
-                    trouble = why
-                    continue
-                true[at] &= possible.true
-                false[at] |= ~(possible.true | possible.unknown)
-                held = (
-                    rows[may_hold(clause.holding.span, true, false, self.columns.rows, rows)]
-                    if true.any()
-                    else rows[:0]
-                )
-        if trouble is not None and len(held):
+            true = self.inside(clause.gate.phases).at(rows, self.columns.count).true
+        for part in parts:
+            try:
+                self.settle(self.columns.references(part))
+                possible = self.columns.may_be(part).at(rows, self.columns.count)
+            except CannotSay as why:
+                trouble = why
+                continue
+            true = true & possible.true
+            if not np.any(true):
+                return none
+            false = false | ~(possible.true | possible.unknown)
+            if not self._held(clause, rows, true, false).any():
+                return none
+        if trouble is not None:
             raise trouble
-        return held
+        return self._closely(clause, rows, np.array(np.broadcast_to(true, rows.shape)), false)
 
-    def _may_be(self, part: nd.Node, rows: Array, true: Array) -> tuple[Array | slice, Possible]:
-        """What is soon known of a part of a condition at its evaluations: at which of them, and what it can be there."""
-        self.settle(self.columns.references(part))
-        return slice(None), self.columns.may_be(part).at(rows, self.columns.count)
+    def _closely(self, clause: Clause, rows: Array, true: Array, false: Array) -> Array:
+        """The same once each part is looked at as closely as it takes where the whole may still be true."""
+        false = np.array(np.broadcast_to(false, rows.shape))
+        held = self._held(clause, rows, true, false)
+        for part in self._parts(clause.condition):
+            left = np.nonzero(true)[0]
+            if len(left) > self.columns.count * FEW:
+                left, possible = np.arange(len(rows)), self.columns.condition(part).at(rows, self.columns.count)
+            else:
+                possible = self.columns.decided(part, rows[left])
+            true[left] &= possible.true
+            false[left] |= ~(possible.true | possible.unknown)
+            held = self._held(clause, rows, true, false)
+            if not held.any():
+                break
+        return rows[held]
 
-    def _is(self, part: nd.Node, rows: Array, true: Array) -> tuple[Array | slice, Possible]:
-        """What a part is where it still matters: where the whole may be true, if these are few."""
-        left = np.nonzero(true)[0]
-        if len(left) > self.columns.count * FEW:
-            return slice(None), self.columns.condition(part).at(rows, self.columns.count)
-        return left, self.columns.decided(part, rows[left])
+    def _held(self, clause: Clause, rows: Array, true: Array, false: Array) -> Array:
+        true, false = np.broadcast_to(true, rows.shape), np.broadcast_to(false, rows.shape)
+        return may_hold(clause.holding.span, true, false, self.columns.rows, rows)
 
     def inside(self, phases: Sequence[nd.Node]) -> Possible:
         """Where one of some phases is true. Raises CannotSay."""
