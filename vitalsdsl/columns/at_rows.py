@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from vitalsdsl.columns.function_columns import FunctionColumns
 from vitalsdsl.columns.run_columns import CannotSay, RunColumns
 from vitalsdsl.ground.types import SAMPLES, STEPS
 from vitalsdsl.kernels.accepted import Accepted
@@ -34,7 +35,7 @@ SYMBOLS = {compute: symbol for symbol, compute in op.ARITHMETIC.items()}
 class AtRows:
     """The nodes of a plan over one run, a few rows at a time. Rows are given in order."""
 
-    def __init__(self, columns: RunColumns) -> None:
+    def __init__(self, columns: FunctionColumns) -> None:
         self._columns = columns
         self._told: dict[nd.Node, dict[int, float]] = {}
         """What functions have been found to be: rules that share one go through its points once."""
@@ -44,8 +45,10 @@ class AtRows:
         columns = self._columns
         if type(node) in _OF_EXACT:
             return _BUILD[type(node)](self, node, rows)
-        if isinstance(node, nd.Function) and _is_read_at_once(node):
+        if isinstance(node, nd.Function) and (_is_read_at_once(node) or self._is_put_in_order(node)):
             return self._remembered(node, rows)
+        if isinstance(node, sg.Let) and columns.bounds(node) is not None:
+            return self._let_at(node, rows)
         column = columns.function(node) if isinstance(node, nd.ConditionFunction) else columns.number(node)
         values: Array = np.broadcast_to(column.values, (columns.count,))[rows]
         if np.any(column.slack):
@@ -96,6 +99,19 @@ class AtRows:
         newest = np.searchsorted(points.rows, rows, side="right") - 1
         return self._of(node, points, newest)
 
+    def _let_at(self, node: sg.Let, rows: Array) -> Array:
+        """What a let was when it was last evaluated."""
+        own = self._columns.evaluations(node)
+        return self._earlier(node.source, np.append(own, -1)[np.searchsorted(own, rows, side="right") - 1])
+
+    def _earlier(self, node: nd.Node, rows: Array) -> Array:
+        """A number at rows that may come twice; -1 for none."""
+        found, there = np.full(len(rows), np.nan), rows >= 0
+        if there.any():
+            own, place = np.unique(rows[there], return_inverse=True)
+            found[there] = self.number(node, own)[place]
+        return found
+
     def _across(self, node: op.AggregateNode, rows: Array) -> Array:
         if node.of_conditions:
             raise CannotSay("a condition is too close to call")
@@ -116,7 +132,26 @@ class AtRows:
             told.update(zip(new, self._gone_through(node, new)))
         return np.array([told[row] for row in rows.tolist()])
 
+    def _is_put_in_order(self, node: nd.Function) -> bool:
+        """Whether it is quicker to put some windows in order than to work out whole columns, which nobody has done."""
+        columns = self._columns
+        if node.is_condition or columns.is_worked_out(node):
+            return False
+        return columns.windows_in_order(node) is not None or columns.looked_back(node) is not None
+
+    def _put_in_order(self, node: nd.Function, rows: Array) -> list[float] | None:
+        """What a function answers that has to put the points of its windows in order, at some rows."""
+        windows = self._columns.windows_in_order(node)
+        if windows is not None and node.call is not None:
+            found = node.call[0].over(windows.at(rows), node.call[1])
+            return None if found is None or np.any(found.slack) else found.values.tolist()
+        back = self._columns.looked_back(node)
+        return None if back is None else self._earlier(node.streams[0].source, back[rows]).tolist()  # type: ignore[attr-defined]
+
     def _gone_through(self, node: nd.Function, rows: Sequence[int]) -> list[float]:
+        in_order = self._put_in_order(node, np.asarray(rows)) if self._is_put_in_order(node) else None
+        if in_order is not None:
+            return in_order
         if len(node.streams) != 1 or isinstance(node.state, (Accepted, Pairs)) or node.event is not None:
             raise CannotSay("a function of a number that is not known to the last digit")
         stream = node.streams[0]
@@ -224,7 +259,7 @@ def _begins_of_windows(state: Window, points: Points, columns: RunColumns, rows:
     return _Begins(at.tolist(), (at - placed[0]).tolist(), first.item() if state.unit != STEPS else int(first))
 
 
-_OF_EXACT = (nd.MetricNode, op.Arithmetic, op.ArithmeticChain, op.Negative)
+_OF_EXACT = (nd.MetricNode, op.Arithmetic, op.ArithmeticChain, op.Negative, op.Elementwise)
 """Of these exact operands give the stream's own result: whole columns need not be asked."""
 
 _Build = Callable[[AtRows, Any, Array], Array]

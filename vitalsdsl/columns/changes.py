@@ -20,11 +20,13 @@ from vitalsdsl.language.rules import Level
 from vitalsdsl.nodes import base as nd
 from vitalsdsl.nodes import operations as op
 from vitalsdsl.nodes import signals as sg
-from vitalsdsl.nodes.possible import any_of
 from vitalsdsl.planning.plan import Plan
 from vitalsdsl.verdicts.episodes import Clearing, Rungs, Said, Turn, episodes
 from vitalsdsl.verdicts.verdict import Change, Clause, ClearWhen, RuleState, Transition
 from vitalsdsl.verdicts.wording import Reading, Run, in_words
+
+_SHORT = 4
+"""A rule is worked out by itself for the rows that it needs where these are so small a part of all."""
 
 _Step = tuple[int, Change, int]
 """The row of a change, the change, and the rung that was taken (-1: none)."""
@@ -35,6 +37,8 @@ class Changes:
 
     def __init__(self, screen: Screen, plan: Plan, run: str, digest: str, wordless: bool = False) -> None:
         self._wordless = wordless
+        self._digest = digest
+        self._earlier: dict[int, Changes] = {}
         self._screen = screen
         self._columns = screen.columns
         self._plan = plan
@@ -45,6 +49,22 @@ class Changes:
 
     def of(self, rule: RuleState) -> list[Transition]:
         """The transitions of a rule. Raises CannotSay."""
+        rows = self._rows_needed(rule)
+        if rows * _SHORT > self._columns.count:
+            return self._of(rule)
+        if rows not in self._earlier:
+            screen = self._screen.before(rows)
+            self._earlier[rows] = Changes(screen, self._plan, self._run.name, self._digest, self._wordless)
+        return self._earlier[rows]._of(rule)
+
+    def _rows_needed(self, rule: RuleState) -> int:
+        """So many of the first rows say all of a rule: what comes after its last phase is over, and it is green, changes
+        nothing. Of rules for the start of a run that is little; rounded up, so that several need the same."""
+        stretches = self._stretches(rule)
+        last = stretches[-1][1] if stretches else 0
+        return 1 << (last + 1).bit_length()
+
+    def _of(self, rule: RuleState) -> list[Transition]:
         steps = self._of_guard(rule) if rule.guard is not None else list(self._settled(rule))
         if not steps:
             return []
@@ -111,7 +131,7 @@ class Changes:
         count = self._columns.count
         if rule.gate is None:
             return [(0, count)]
-        said = any_of(self._columns.condition(phase) for phase in rule.gate.phases)
+        said = self._screen.inside(rule.gate.phases)
         if not said.is_certain:
             raise CannotSay("a condition is too close to call")
         inside = np.concatenate([[False], np.broadcast_to(said.true, (count,)), [False]])
@@ -140,13 +160,13 @@ class Changes:
                 yield Turn(end, Level.GREEN)
 
     def _said(self, root: Clause | ClearWhen, asks_all: bool = False) -> Said | None:
-        """What a condition is at its evaluations; None where it is never true, unless that is asked for as well."""
+        """What a condition is at its evaluations; None where it never holds, unless that is asked for as well."""
+        if isinstance(root, Clause) and not asks_all and not len(self._screen.may_hold(root)):
+            return None
         self._screen.settle(self._columns.references(root))
         possible = self._columns.condition(root.condition)
         if not possible.is_certain:
             raise CannotSay("a condition is too close to call")
-        if not asks_all and not np.any(possible.true):
-            return None
         rows, count = self._columns.evaluations(root), self._columns.count
         true, unknown = (np.broadcast_to(part, (count,)) for part in (possible.true, possible.unknown))
         return Said(rows, true, ~unknown) if len(rows) == count else Said(rows, true[rows], ~unknown[rows])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -25,6 +25,9 @@ from vitalsdsl.nodes.worked_out import worked_out
 from vitalsdsl.ops.abs import Abs
 from vitalsdsl.ops.greatest import Greatest
 from vitalsdsl.ops.least import Least
+
+FEW = 1 / 16
+"""The share of a run's rows that may be looked at one by one before whole columns are worked out instead."""
 
 
 class Columnwise(FunctionColumns):
@@ -103,16 +106,26 @@ class Columnwise(FunctionColumns):
 
     def _elementwise(self, node: op.Elementwise) -> Column:
         columns = [self.number(inner) for inner in node.inputs]
+        applied = self._applied(node, columns)
+        if applied is not None:
+            return applied
+        if any(np.any(column.slack) for column in columns):
+            raise CannotSay("a function of a number that is not known to the last digit")
+        if all(np.ndim(column.values) == 0 for column in columns):
+            return Column(np.float64(node.compute(*(float(column.values) for column in columns))))
+        wide = [np.broadcast_to(column.values, (self.count,)).tolist() for column in columns]
+        return Column(np.fromiter(map(node.compute, *wide), float, self.count))
+
+    @staticmethod
+    def _applied(node: op.Elementwise, columns: Sequence[Column]) -> Column | None:
+        """The elementwise functions that are as exact as what they are of."""
         if node.compute is Abs.value:
             return Column(np.abs(columns[0].values), columns[0].slack)
         extreme = _EXTREMES.get(node.compute)
-        if extreme is not None:
-            slack = functools.reduce(np.maximum, [column.slack for column in columns])
-            return Column(functools.reduce(extreme, [column.values for column in columns]), slack)
-        if any(np.any(column.slack) for column in columns):
-            raise CannotSay("a function of a number that is not known to the last digit")
-        wide = [np.broadcast_to(column.values, (self.count,)).tolist() for column in columns]
-        return Column(np.fromiter(map(node.compute, *wide), float, self.count))
+        if extreme is None:
+            return None
+        slack = functools.reduce(np.maximum, [column.slack for column in columns])
+        return Column(functools.reduce(extreme, [column.values for column in columns]), slack)
 
     # ---------------------------------------------------------------- families
 
@@ -157,13 +170,88 @@ class Columnwise(FunctionColumns):
     def _comparison(self, node: op.Comparison) -> Possible:
         said = self._steady.said(node)
         if said is None:
+            said = self._compared_roughly(node)
+            if said is not None and np.count_nonzero(said.is_open) > self.count * FEW:
+                said = None
+        if said is None:
             said = compared(node.symbol, self.number(node.left), self.number(node.right))
-        return self._decided(
-            said,
-            lambda rows: compared(
-                node.symbol, *(Column(self.at_rows(node).number(side, rows)) for side in (node.left, node.right))
-            ),
-        )
+        return self._decided(said, lambda rows: self._compared_at(node, rows))
+
+    # ---------------------------------------------------------------- bounds
+
+    def may_be(self, node: nd.Node) -> Possible:
+        """What a condition can be at each closed step, as far as that is soon known: much of it may be open. Raises
+        CannotSay."""
+        if node in self._memo(node):
+            return self.condition(node)
+        if isinstance(node, (op.And, op.Or)):
+            return (all_of if isinstance(node, op.And) else any_of)(map(self.may_be, node.inputs))
+        if isinstance(node, op.Comparison) and self._steady.said(node) is None:
+            said = self._compared_roughly(node)
+            if said is not None:
+                return said
+        return self.condition(node)
+
+    def decided(self, node: nd.Node, rows: Array) -> Possible:
+        """What a condition is at some rows, of which there are few. Raises CannotSay."""
+        if node not in self._memo(node):
+            if isinstance(node, (op.And, op.Or)):
+                return (all_of if isinstance(node, op.And) else any_of)(self.decided(one, rows) for one in node.inputs)
+            if isinstance(node, op.Comparison) and self._compared_roughly(node) is not None:
+                return self._compared_at(node, rows)
+        return self.condition(node).at(rows, self.count)
+
+    def _compared_at(self, node: op.Comparison, rows: Array) -> Possible:
+        at = self.at_rows(node)
+        return compared(node.symbol, *(Column(at.number(side, rows)) for side in (node.left, node.right)))
+
+    def _compared_roughly(self, node: op.Comparison) -> Possible | None:
+        """What a comparison is, as far as bounds say; None where its sides have none."""
+        key, memo = ("compared roughly", node), self._memo(node)
+        if key not in memo:
+            left, right = self.bounds(node.left), self.bounds(node.right)
+            if left is None and right is None:
+                memo[key] = None
+            else:
+                memo[key] = compared(node.symbol, left or self.number(node.left), right or self.number(node.right))
+        said: Possible | None = memo[key]
+        return said
+
+    def bounds(self, node: nd.Node) -> Column | None:
+        memo = self._memo(node)
+        build = _BOUNDS.get(type(node))
+        if build is None or node in memo:
+            return None
+        key = ("bounds", node)
+        if key not in memo:
+            memo[key] = build(self, node)
+        column: Column | None = memo[key]
+        return column
+
+    def _bounds_of_inputs(self, node: nd.Node) -> Column | None:
+        """What the inputs' bounds make of a node; None where none of them has any."""
+        found = [self.bounds(inner) for inner in node.inputs]
+        if all(one is None for one in found):
+            return None
+        inputs = [one or self.number(inner) for one, inner in zip(found, node.inputs)]
+        if isinstance(node, op.Negative):
+            return Column(-inputs[0].values, inputs[0].slack)
+        if isinstance(node, op.Elementwise):
+            return self._applied(node, inputs)
+        assert isinstance(node, (op.Arithmetic, op.ArithmeticChain))
+        left, *others = inputs
+        steps = [node.compute] if isinstance(node, op.Arithmetic) else [compute for compute, _ in node.steps]
+        for compute, other in zip(steps, others):
+            left = worked_out(SYMBOLS[compute], left, other)
+        return left
+
+    def _bounds_of_let(self, node: sg.Let) -> Column | None:
+        source = self.bounds(node.source)
+        if source is None:
+            return None
+        rows = self.evaluations(node)
+        values, slack = (np.broadcast_to(part, (self.count,))[rows] for part in (source.values, source.slack))
+        return Column(dense(rows, values, self.count), dense(rows, slack, self.count, before=0.0))
 
     def _decided(self, said: Possible, exactly: Callable[[Array], Possible]) -> Possible:
         """What is too close to call is decided row by row, as far as there is a way."""
@@ -322,6 +410,11 @@ _NUMBERS: dict[type[nd.Node], Callable[[Columnwise, Any], Column]] = {
     op.Elementwise: Columnwise._elementwise,
     op.AggregateNode: Columnwise._across,
     op.Share: Columnwise._share,
+}
+_BOUNDS: dict[type[nd.Node], Callable[[Columnwise, Any], Column | None]] = {
+    nd.Function: Columnwise.roughly,
+    sg.Let: Columnwise._bounds_of_let,
+    **dict.fromkeys((op.Arithmetic, op.ArithmeticChain, op.Negative, op.Elementwise), Columnwise._bounds_of_inputs),
 }
 _CONDITIONS: dict[type[nd.Node], Callable[[Columnwise, Any], Possible]] = {
     op.Comparison: Columnwise._comparison,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -10,7 +11,11 @@ import numpy as np
 
 from vitalsdsl.columns.run_columns import CannotSay, RunColumns
 from vitalsdsl.kernels.accepted import Accepted
-from vitalsdsl.kernels.columns import Column, Slack
+from vitalsdsl.kernels.columns import Array, Column, Slack
+from vitalsdsl.kernels.ordered import Ordered
+from vitalsdsl.kernels.roughly import Roughly
+from vitalsdsl.kernels.sliding import Windows
+from vitalsdsl.kernels.spread_out import Points
 from vitalsdsl.kernels.told import Told
 from vitalsdsl.nodes import base as nd
 from vitalsdsl.nodes import signals as sg
@@ -21,6 +26,11 @@ UNKNOWN = Column(np.float64(np.nan))
 
 class FunctionColumns(RunColumns):
     """The part of `Columnwise` that says what functions answer."""
+
+    @functools.cached_property
+    def _roughly(self) -> dict[int, Roughly]:
+        """Windows that have been looked at roughly, by their identity: functions over the same ones share what is found."""
+        return {}
 
     def told(self, node: sg.Held) -> Spells:
         """An event, a phase or a held condition at its evaluations. Raises CannotSay."""
@@ -34,6 +44,84 @@ class FunctionColumns(RunColumns):
             memo[key] = made if made is not None else self._gone_through(node)
         column: Column = memo[key]
         return column
+
+    def bounds(self, node: nd.Node) -> Column | None:
+        """A number with a slack, where something below it is much sooner known so; None where nothing is."""
+        raise NotImplementedError
+
+    def is_worked_out(self, node: nd.Function) -> bool:
+        """Whether somebody has asked what it answers at each closed step."""
+        return ("function", node) in self._memo(node)
+
+    def roughly(self, node: nd.Function) -> Column | None:
+        """What a function that puts points in order answers, with a slack, where that is much sooner had than the very
+        number; None where it is not."""
+        if self.is_worked_out(node):
+            return None
+        key = ("roughly", node)
+        memo = self._memo(node)
+        if key not in memo:
+            memo[key] = self._bounded(node)
+        column: Column | None = memo[key]
+        return column
+
+    def _bounded(self, node: nd.Function) -> Column | None:
+        windows = self.windows_in_order(node)
+        if windows is not None:
+            assert node.call is not None
+            rough = self._roughly.get(id(windows))
+            if rough is None:
+                rough = self._roughly[id(windows)] = Roughly(windows)
+            return node.call[0].over(rough, node.call[1]) if rough.are_worth_it else None
+        back, earlier = self.looked_back(node), self._looked_back_on(node)
+        if back is None or earlier is None:
+            return None
+        values, slack = (np.broadcast_to(part, (self.count,))[back] for part in (earlier.values, earlier.slack))
+        return Column(np.where(back >= 0, values, np.nan), np.where(back >= 0, slack, 0.0))
+
+    def _looked_back_on(self, node: nd.Function) -> Column | None:
+        """Of a function that answers with what a number was, between which bounds that is; None where there are none."""
+        if node.call is not None or len(node.streams) != 1 or len(node.inputs) != 1:
+            return None
+        stream = node.streams[0]
+        if not isinstance(stream, (sg.Feed, sg.Let)) or isinstance(stream, sg.EdgeFeed) or stream.source.is_condition:
+            return None
+        return self.bounds(stream.source)
+
+    def windows_in_order(self, node: nd.Function) -> Windows | None:
+        """The windows whose points a function puts in order, as long as these are known to the last digit."""
+        if node.call is None or len(node.streams) != 1 or not isinstance(node.state, (Ordered, Accepted)):
+            return None
+        if isinstance(node.state, Accepted):
+            points = self.let_in_points(node.state)
+        else:
+            points = self.stream(node.streams[0], node.state.takes_unknown).since(self.since(node.state))
+        return None if np.any(points.slack) else node.call[0].windows(points, self.rows, node.call[1])
+
+    def looked_back(self, node: nd.Function) -> Array | None:
+        """Of a function that answers with what a number was at an earlier evaluation, at which row that was, for each closed
+        step; -1 for none. None where that number has no bounds."""
+        key, memo = ("looked back", node), self._memo(node)
+        if key not in memo:
+            earlier = self._looked_back_on(node)
+            if earlier is None:
+                return None
+            memo[key] = self._places_before(node, earlier)
+        back: Array | None = memo[key]
+        return back
+
+    def _places_before(self, node: nd.Function, earlier: Column) -> Array | None:
+        rows = self.evaluations(node.streams[0])  # type: ignore[arg-type]
+        own = rows[np.searchsorted(rows, self.since(node.state)) :]
+        if not node.state.takes_unknown:
+            own = own[~np.isnan(np.broadcast_to(earlier.values, (self.count,))[own])]
+        found = node.state.columns(Points(own, np.arange(len(own), dtype=float)), self.rows)  # type: ignore[attr-defined]
+        if found is None:
+            return None
+        back = np.full(self.count, -1)
+        there = ~np.isnan(found.values)
+        back[there] = own[found.values[there].astype(np.int64)]
+        return back
 
     def _vectorised(self, node: nd.Function) -> Column | None:
         events = [inner for inner in node.inputs if isinstance(inner, sg.Event)]

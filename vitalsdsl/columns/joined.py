@@ -36,6 +36,8 @@ class Joined:
         """Of a function over a family the stage at which each of its inputs joined."""
         self.rests_on: dict[nd.Node, frozenset[int]] = {}
         """The references that a node rests on, as far as somebody has looked: the same in all runs."""
+        self.costs: dict[nd.Node, int] = {}
+        """How much there is to work out for a node, likewise."""
         self.kept: dict[Any, Any] = {}
         """What whoever evaluates it has found to be the same for many runs."""
         self._since: dict[Any, int] = {}

@@ -55,6 +55,7 @@ class RunColumns:
         self._trial: dict[Any, Any] = {}
         """What rests on references as they stand in this round."""
         self._rests_on = joined.rests_on
+        self._costs = joined.costs
         self._freezes = {id(reference.accepted): reference.freezes for reference in plan.graph.references}
         self.readers = {node.state: node for node in plan.graph.memo.values() if isinstance(node, nd.Function)}
         """Of each memory a function that reads it, if only for a message."""
@@ -120,6 +121,24 @@ class RunColumns:
         for one in rows:
             marks[one] = True
         return np.nonzero(marks)[0]
+
+    def cost(self, node: nd.Node) -> int:
+        """How much there is to work out for a node: nothing for one that has been, else by the functions below it."""
+        if node in self._memo(node):
+            return 0
+        if node not in self._costs:
+            seen: set[nd.Node] = set()
+            waiting, cost = [node], 1
+            while waiting:
+                here = waiting.pop()
+                if here not in seen:
+                    seen.add(here)
+                    waiting += here.inputs
+                    if isinstance(here, nd.Function):
+                        # Two streams are gone through point by point; a reference has its conditions as well.
+                        cost += 100 if len(here.streams) > 1 else 10 if isinstance(here.state, Accepted) else 3
+            self._costs[node] = cost
+        return self._costs[node]
 
     def _memo(self, node: nd.Node) -> dict[Any, Any]:
         return self._known if self.references(node) <= self.settled else self._trial

@@ -14,11 +14,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-from vitalsdsl.columns.columnwise import Columnwise
+from vitalsdsl.columns.columnwise import FEW, Columnwise
 from vitalsdsl.columns.joined import Joined
 from vitalsdsl.columns.run_columns import CannotSay
 from vitalsdsl.ground.types import SAMPLES, STEPS, TIME, Extent
 from vitalsdsl.kernels.columns import Array, dense
+from vitalsdsl.nodes import base as nd
+from vitalsdsl.nodes import operations as op
 from vitalsdsl.nodes import signals as sg
 from vitalsdsl.nodes.possible import Possible, any_of
 from vitalsdsl.nodes.spells import may_hold
@@ -43,13 +45,17 @@ class Screen:
     """The rules of one plan over one run; `begins` are the rows at which its stages begin."""
 
     def __init__(self, joined: Joined, begins: Sequence[int], table: Table, total_steps: float = math.nan) -> None:
-        self._plan = joined.plan
+        self._joined, self._begins, self._table, self._total = joined, begins, table, total_steps
         self.columns = Columnwise(joined, begins, table, total_steps)
+
+    def before(self, row: int) -> Screen:
+        """The same of the rows before one, as if the run had ended there."""
+        return Screen(self._joined, [min(begin, row) for begin in self._begins], self._table.before(row), self._total)
 
     def may_fire(self) -> dict[str, Stretch]:
         """The names of the rules that may leave green, and where they may."""
         found: dict[str, Stretch] = {}
-        for rule in self._plan.rules:
+        for rule in self._joined.plan.rules:
             stretch = self.stretch(rule)
             if stretch is not None:
                 found[rule.name] = stretch.joined_with(found.get(rule.name, stretch))
@@ -60,7 +66,7 @@ class Screen:
         has no vectorised form."""
         found: set[str] = set()
         try:
-            for rule in self._plan.rules:
+            for rule in self._joined.plan.rules:
                 if rule.guard is not None:
                     points = self.columns.points.get(rule.guard.metric.name)
                     is_known = points is not None and len(points) > 0
@@ -76,7 +82,7 @@ class Screen:
         possible, rows = self.can_be(clause), self.evaluations(clause)
         known = self._at(rows, possible.true) | self._at(rows, possible.false)
         if clause.gate is not None:
-            known = known & self._at(rows, any_of(self.columns.condition(phase) for phase in clause.gate.phases).true)
+            known = known & self._at(rows, self.inside(clause.gate.phases).true)
         return bool(known.any())
 
     def stretch(self, rule: RuleState) -> Stretch | None:
@@ -104,16 +110,73 @@ class Screen:
         return self.columns.condition(clause.condition)
 
     def _stretch_of(self, clause: Clause) -> Stretch | None:
-        possible, rows = self.can_be(clause), self.evaluations(clause)
-        true = self._at(rows, possible.true)
-        if not true.any():
+        held = self.may_hold(clause)
+        if not len(held):
             return None
-        first = int(rows[np.argmax(true)])
+        rows = self.evaluations(clause)
+        true = self._at(rows, self.can_be(clause).true)
+        return Stretch(int(rows[np.argmax(true)]), int(held[-1])) if true.any() else None
+
+    def may_hold(self, clause: Clause) -> Array:
+        """The rows at which a `when` can have held for its span, in one of its phases. Raises CannotSay.
+
+        Of what has to be so together the parts are looked at one by one, the cheapest first, as long as anything is left:
+        in a healthy run most rules are done with after a part or two. Where one cannot be worked out, the others may do.
+        """
+        rows = self.evaluations(clause)
+        none, parts, trouble = rows[:0], self._parts(clause.condition), None
+        true, false = np.True_, np.False_
         if clause.gate is not None:
-            true = true & self._at(rows, any_of(self.columns.condition(phase) for phase in clause.gate.phases).true)
-        surely_false = ~(true | self._at(rows, possible.unknown))
-        held = rows[may_hold(clause.holding.span, true, surely_false, self.columns.rows, rows)]
-        return Stretch(first, int(held[-1])) if len(held) else None
+            true = self.inside(clause.gate.phases).at(rows, self.columns.count).true
+        for part in parts:
+            try:
+                self.settle(self.columns.references(part))
+                possible = self.columns.may_be(part).at(rows, self.columns.count)
+            except CannotSay as why:
+                trouble = why
+                continue
+            true = true & possible.true
+            if not np.any(true):
+                return none
+            false = false | ~(possible.true | possible.unknown)
+            if not self._held(clause, rows, true, false).any():
+                return none
+        if trouble is not None:
+            raise trouble
+        return self._closely(clause, rows, np.array(np.broadcast_to(true, rows.shape)), false)
+
+    def _closely(self, clause: Clause, rows: Array, true: Array, false: Array) -> Array:
+        """The same once each part is looked at as closely as it takes where the whole may still be true."""
+        false = np.array(np.broadcast_to(false, rows.shape))
+        held = self._held(clause, rows, true, false)
+        for part in self._parts(clause.condition):
+            left = np.nonzero(true)[0]
+            if len(left) > self.columns.count * FEW:
+                left, possible = np.arange(len(rows)), self.columns.condition(part).at(rows, self.columns.count)
+            else:
+                possible = self.columns.decided(part, rows[left])
+            true[left] &= possible.true
+            false[left] |= ~(possible.true | possible.unknown)
+            held = self._held(clause, rows, true, false)
+            if not held.any():
+                break
+        return rows[held]
+
+    def _held(self, clause: Clause, rows: Array, true: Array, false: Array) -> Array:
+        true, false = np.broadcast_to(true, rows.shape), np.broadcast_to(false, rows.shape)
+        return may_hold(clause.holding.span, true, false, self.columns.rows, rows)
+
+    def inside(self, phases: Sequence[nd.Node]) -> Possible:
+        """Where one of some phases is true. Raises CannotSay."""
+        for phase in phases:
+            self.settle(self.columns.references(phase))
+        return any_of(self.columns.condition(phase) for phase in phases)
+
+    def _parts(self, condition: nd.Node) -> list[nd.Node]:
+        """What has to be so together, what costs least first."""
+        if not isinstance(condition, op.And):
+            return [condition]
+        return sorted(condition.inputs, key=self.columns.cost)
 
     def _at(self, rows: Array, truths: Array) -> Array:
         found: Array = np.broadcast_to(truths, (self.columns.count,))[rows]
@@ -171,7 +234,8 @@ class Screen:
         if any(limit.unit not in (STEPS, SAMPLES, TIME) for limit in freeze.limits):
             raise CannotSay("a reference is frozen for a length that only the run's counters know")
         start, count = -1, 0
-        looked_at = latest & (at_evaluation | has_point) | has_point & ~latest & _after(latest)
+        looked_at = latest & (at_evaluation | has_point)
+        looked_at[_let_go(latest, has_point)] = True
         for row in np.nonzero(looked_at)[0].tolist():
             if latest[row] and at_evaluation[row]:
                 count += 1
@@ -199,8 +263,9 @@ def _agree(before: Array | None, now: Array) -> bool:
     return bool(now.all()) if before is None else bool(np.array_equal(before, now))
 
 
-def _after(freezing: Array) -> Array:
-    """The rows at which something froze at the row before: there a count ends."""
-    after = np.zeros(len(freezing), bool)
-    after[1:] = np.cumsum(freezing)[:-1] > 0
-    return after
+def _let_go(freezing: Array, has_point: Array) -> Array:
+    """The rows of the first points that come unfrozen after something froze: there a count ends."""
+    free = np.nonzero(has_point & ~freezing)[0]
+    frozen = np.cumsum(freezing)[free]
+    found: Array = free[np.diff(frozen, prepend=0) > 0]
+    return found

@@ -20,7 +20,11 @@ KEPT = 1 << 18
 """Numbers up to which windows that were sorted once are kept for the next question: 2 MB."""
 
 LONGEST = 160
-"""Points of a window up to which sorting each window anew is quicker than keeping one in order."""
+"""Points of a window, for each point by which it is further than the one before, up to which sorting each window anew is
+quicker than keeping one in order."""
+
+_LONG = 256
+"""Numbers from which on to look for two places is quicker than to put all in order."""
 
 MOST_LENGTHS = 64
 """Different lengths of windows up to which they are sorted length by length."""
@@ -40,8 +44,9 @@ class InOrder:
         self._hi = hi
         self._lengths = hi - lo
         self._different = np.nonzero(np.bincount(self._lengths))[0].tolist()
+        step = (hi[-1] - hi[0]) / (len(hi) - 1) if len(hi) > 1 else 1.0
         self.is_stacked = not self._different or (
-            self._different[-1] <= LONGEST and len(self._different) <= MOST_LENGTHS
+            self._different[-1] <= LONGEST * max(1.0, step) and len(self._different) <= MOST_LENGTHS
         )
         self._sorted: dict[int, Array] = {}
 
@@ -71,6 +76,12 @@ class InOrder:
         if not self.is_stacked:
             return self._ranked_one_by_one(first, second)
         low, high = np.empty(len(self._lo)), np.empty(len(self._lo))
+        if self._different and self._different[-1] >= _LONG:
+            for length in self._different:
+                for own, (stack,) in stacks(self._lo, self._lengths, length, self._values):
+                    places = np.full((2, len(own)), [[first(length)], [second(length)]])
+                    low[own], high[own] = at_places(stack, *places)
+            return low, high
         for own, stack in self._stacks():
             n = stack.shape[1]
             low[own], high[own] = stack[:, first(n)], stack[:, second(n)]
@@ -130,6 +141,20 @@ def stacks(lo: Array, lengths: Array, length: int, *columns: Array) -> Iterator[
     for begin in range(0, len(own), most):
         part = own[begin : begin + most]
         yield part, [stack[lo[part]] for stack in laid]
+
+
+def at_places(stack: Array, low: Array, high: Array) -> tuple[Array, Array]:
+    """What stands at two places of each row, one not beyond the other, once it is in order. The stack is spoilt."""
+    first, last = int(low[0]), int(high[0])
+    if stack.shape[1] < _LONG or (low != first).any() or (high != last).any():
+        stack.sort(axis=1)
+        rows = np.arange(len(stack))
+        return stack[rows, low], stack[rows, high]
+    stack.partition(last, axis=1)
+    at_last = stack[:, last].copy()
+    if first < last:
+        stack[:, :last].partition(first, axis=1)
+    return stack[:, first], at_last
 
 
 def midpoints(low: Array, high: Array) -> Array:

@@ -11,7 +11,7 @@ import numpy as np
 from vitalsdsl.ground.types import SAMPLES, STEPS, Extent
 from vitalsdsl.kernels import lines
 from vitalsdsl.kernels.columns import Array, Column, Rows, Slack
-from vitalsdsl.kernels.in_order import InOrder, midpoints, stacks
+from vitalsdsl.kernels.in_order import InOrder, midpoints
 from vitalsdsl.kernels.trends import Trends, trends
 
 if TYPE_CHECKING:
@@ -23,6 +23,9 @@ LARGEST = 1e100
 _EXTRA = np.longdouble
 _FINE = float(np.finfo(_EXTRA).eps)
 _EPS = float(np.finfo(float).eps)
+_TINY = 1e-300
+"""What may be lost of a number that is too small for a float of full precision."""
+
 _ROUNDED = 4 * _EPS
 """What the last roundings may take, relative to the result."""
 
@@ -59,18 +62,21 @@ class Windows:
         usable = ~np.isnan(points.values) if with_infinite else np.isfinite(points.values)
         at = np.arange(len(rows))
         if extent.unit == SAMPLES:
-            seen = _so_far(points.rows, len(rows))
-            places = np.nonzero(usable)[0]
-            hi = np.searchsorted(places, seen - 1, side="right")
-            lo = np.searchsorted(places, seen - extent.size, side="left")
+            seen = so_far(points.rows, len(rows))
+            first_of_each = np.maximum(np.ceil(seen - extent.size).astype(np.int64), 0)
+            before = np.concatenate([[0], np.cumsum(usable)])
+            lo, hi = before[first_of_each], before[seen]
             steps = rows.steps[points.rows[usable]]
             return cls(points.values[usable], lo, hi, seen >= extent.size, points.slack, steps)
         now = rows.steps if extent.unit == STEPS else rows.times
         own = now[points.rows]
         placed = own == own
-        keep = usable & placed
-        hi = _so_far(points.rows[keep], len(rows))
-        lo = _at_or_below(own[keep], now - extent.size)
+        keep: Any = usable & placed
+        if keep.all():
+            keep = slice(None)  # nothing has to be copied
+        places = own[keep]
+        hi = so_far(points.rows[keep], len(rows))
+        lo = at_or_below(places, now - extent.size)
         if placed.any():
             first = np.argmax(placed)
             lived = now - own[first] + (extent.unit == STEPS)
@@ -83,8 +89,8 @@ class Windows:
             hi,
             warm,
             points.slack,
-            rows.steps[points.rows[keep]],
-            lambda: _at_or_below(own[keep], now - extent.size / 2),
+            places if extent.unit == STEPS else rows.steps[points.rows[keep]],
+            lambda: at_or_below(places, now - extent.size / 2),
         )
 
     @classmethod
@@ -93,16 +99,20 @@ class Windows:
         own = (rows.times if extent.unit not in (STEPS, SAMPLES) else rows.steps)[points.rows]
         placed = own == own
         keep = np.isfinite(points.values) & placed
-        known = np.searchsorted(points.rows[keep], np.arange(len(rows)), side="left")
+        known = np.concatenate([[0], so_far(points.rows[keep], len(rows))])[:-1]
         counts = np.arange(int(keep.sum()) + 1)
         if extent.unit == SAMPLES:
             oldest, warm = np.maximum(counts - int(extent.size), 0), counts >= extent.size
         else:
             newest = np.concatenate([[-np.inf], own[keep]])
-            oldest = np.searchsorted(own[keep], newest - extent.size, side="right")
+            oldest = at_or_below(own[keep], newest - extent.size)
             first = own[placed][0] if placed.any() else np.nan
             warm = newest - first + (extent.unit == STEPS) >= extent.size
         return cls(points.values[keep], oldest[known], known, warm[known], points.slack)
+
+    def at(self, rows: Array) -> Windows:
+        """Those that end at some of the rows, which are in order."""
+        return Windows(self.values, self.lo[rows], self.hi[rows], self.warm[rows], self.slack, self.steps)
 
     # ---------------------------------------------------------------- what is read of them
 
@@ -229,8 +239,9 @@ class Windows:
         if not self._is_tame:
             return None
         n, total, _, pivot = self._sums
-        with np.errstate(divide="ignore", invalid="ignore"):
-            values = (total / n + pivot).astype(float)
+        values = (total / np.maximum(n, 1) + pivot).astype(
+            float
+        )  # what is unknown in so many digits takes a hundred times as long
         slack = self._slack_of_sums(1)
         return self._column(values, 1, slack + _ROUNDED * np.abs(values) if slack else 0.0)
 
@@ -259,22 +270,20 @@ class Windows:
         """The standard deviation about that line, with n - 2."""
         return self._lined(lines.scatters, 3)
 
-    def _lined(self, read: Callable[[Array, Array], tuple[Array, Array]], minimum: int) -> Column | None:
-        """What `read` gives for stacks of values and steps: values, and by how much they may be off."""
-        if not self._is_tame or np.any(self.slack) or not self._in_order.is_stacked:
-            return None
+    def _lined(self, read: lines.Read, minimum: int) -> Column | None:
+        """What is read of the line through each window."""
         steps = self.steps
         assert steps is not None
+        is_short = self._in_order.is_stacked or (
+            lines.is_even(steps) and int((self.hi - self.lo).max()) <= lines.LONGEST
+        )
+        if not is_short or not self._is_tame or np.any(self.slack):
+            return None
         rows, which = self._distinct
-        lo, lengths = self.lo[rows], (self.hi - self.lo)[rows]
-        found = np.full((2, len(rows)), np.nan)
-        for length in np.unique(lengths[lengths >= minimum]).tolist():
-            for own, (stack, places) in stacks(lo, lengths, length, self.values, steps):
-                with np.errstate(all="ignore"):
-                    found[:, own] = read(stack, places)
+        found, off = lines.lined(read, minimum, self.values, steps, self.lo[rows], self.hi[rows])
         values, slack = np.full(len(which), np.nan), np.zeros(len(which))
         known = self.is_known(minimum)
-        values[known], slack[known] = found[:, which[known]]
+        values[known], slack[known] = found[which[known]], off[which[known]]
         return Column(np.where(np.isfinite(values), values, np.nan), np.nan_to_num(slack, nan=0.0))
 
     def is_known(self, minimum: int) -> Array:
@@ -301,12 +310,11 @@ class Windows:
             return 0.0
         with np.errstate(over="ignore"):
             size = np.abs(self.values - self.values[0]).max()
-            return float(8 * _FINE * len(self.values) ** 2 * size**power)
+            return float(8 * _FINE * len(self.values) ** 2 * size**power) + _TINY if size else 0.0
 
     def _variance(self) -> tuple[Array, float]:
         n, total, squares, _ = self._sums
-        with np.errstate(divide="ignore", invalid="ignore"):
-            values = ((squares - total * total / n) / (n - 1)).astype(float)
+        values = ((squares - total * total / np.maximum(n, 1)) / np.maximum(n - 1, 1)).astype(float)
         return np.where(n > 1, np.maximum(values, 0.0), np.nan), 4 * self._slack_of_sums(2)
 
     @functools.cached_property
@@ -315,7 +323,7 @@ class Windows:
         has: -1 before the first."""
         held = self.warm & (self.hi > self.lo)
         differs = held.copy()
-        differs[1:] &= (np.diff(self.lo) != 0) | (np.diff(self.hi) != 0) | ~held[:-1]
+        differs[1:] &= (self.lo[1:] != self.lo[:-1]) | (self.hi[1:] != self.hi[:-1]) | ~held[:-1]
         return np.nonzero(differs)[0], np.cumsum(differs) - 1
 
     @functools.cached_property
@@ -326,10 +334,13 @@ class Windows:
 
     @functools.cached_property
     def _neighbours(self) -> InOrder:
+        return InOrder(*self.neighbours())
+
+    def neighbours(self) -> tuple[Array, Array, Array]:
         """Of the distinct windows the distances between neighbours; of a window of one point that to the point before."""
         rows, _ = self._distinct
         hi = self.hi[rows] - 1
-        return InOrder(np.abs(np.diff(self.values)), np.minimum(self.lo[rows], hi - 1).clip(0), hi.clip(1))
+        return np.abs(np.diff(self.values)), np.minimum(self.lo[rows], hi - 1).clip(0), hi.clip(1)
 
     def _told(self, minimum: int, read: Callable[[], Array], spread: float) -> Column:
         """At each row what `read` gives of the distinct windows. `spread`: by how much an error of a point grows."""
@@ -369,14 +380,16 @@ class Windows:
         return out
 
 
-def _so_far(rows: Array, count: int) -> Array:
+def so_far(rows: Array, count: int) -> Array:
     """How many of some rows are at or before each of the first so many."""
+    if len(rows) and rows[-1] - rows[0] == len(rows) - 1:
+        return np.clip(np.arange(1 - rows[0], count + 1 - rows[0]), 0, len(rows))
     marks = np.zeros(count, dtype=np.int64)
     marks[rows] = 1
     return np.cumsum(marks)
 
 
-def _at_or_below(places: Array, bounds: Array) -> Array:
+def at_or_below(places: Array, bounds: Array) -> Array:
     """How many places, which are in order, are at or below each bound."""
     if len(places) and places.dtype.kind == "i" and places[-1] - places[0] == len(places) - 1:
         return np.clip(np.floor(bounds) - places[0] + 1, 0, len(places)).astype(np.int64)

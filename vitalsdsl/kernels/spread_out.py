@@ -11,7 +11,7 @@ import numpy as np
 
 from vitalsdsl.ground.types import SAMPLES, STEPS, Extent
 from vitalsdsl.kernels.columns import Array, Column, Rows, Slack, dense
-from vitalsdsl.kernels.sliding import LARGEST, Windows
+from vitalsdsl.kernels.sliding import LARGEST, Windows, at_or_below, so_far
 
 MOST_WINDOWS = 8
 """Windows that are kept of one stream: a run may be judged by many policies that differ in their lengths alone."""
@@ -132,7 +132,7 @@ class Points:
     def count(self, rows: Rows) -> Column:
         """Finite points since the start."""
         places = self.rows[np.isfinite(self.values)]
-        return Column(np.searchsorted(places, np.arange(len(rows)), side="right").astype(float))
+        return Column(so_far(places, len(rows)).astype(float))
 
     def lowest(self, rows: Rows) -> Column:
         """The lowest finite point since the start."""
@@ -150,7 +150,7 @@ class Points:
     def back(self, rows: Rows, extent: Extent) -> Column:
         """The latest point at or before each closed step less a length: of samples, so many before the newest."""
         if extent.unit == SAMPLES:
-            at = np.searchsorted(self.rows, np.arange(len(rows)), side="right") - 1 - int(extent.size)
+            at = so_far(self.rows, len(rows)) - 1 - int(extent.size)
             values = self.values
         else:
             now = rows.steps if extent.unit == STEPS else rows.times
@@ -158,8 +158,9 @@ class Points:
             placed = own == own
             values = self.values[placed]
             # Which points there are by then does not matter: a length is longer than nothing.
-            at = np.searchsorted(own[placed], now - extent.size, side="right") - 1
-            at = np.where(now == now, at, -1)
+            at = at_or_below(own[placed], now - extent.size) - 1
+            if now.dtype.kind == "f":
+                at = np.where(now == now, at, -1)
             at = np.maximum.accumulate(at) if len(at) else at
         found = np.full(len(rows), np.nan)
         known = at >= 0

@@ -52,6 +52,13 @@ class Possible:
         true, false, unknown = found
         return Possible(true, false, unknown, other.surely_one)
 
+    def at(self, rows: Array, count: int) -> Possible:
+        """The same at some of so many rows."""
+        if len(rows) == count:
+            return self
+        true, false, unknown = (np.broadcast_to(part, (count,))[rows] for part in (self.true, self.false, self.unknown))
+        return Possible(true, false, unknown, self.surely_one)
+
     def numbers(self, count: int) -> Array:
         """1, 0 and NaN, where it is certain."""
         return np.broadcast_to(np.where(self.unknown, np.nan, np.where(self.true, 1.0, 0.0)), (count,))
@@ -69,14 +76,17 @@ NEVER_KNOWN = Possible(np.False_, np.False_, np.True_)
 
 def all_of(parts: Iterable[Possible]) -> Possible:
     """Kleene's `and`."""
-    found = Possible(np.True_, np.False_, np.False_)
+    found: Possible | None = None
     for part in parts:
-        found = Possible(
-            found.true & part.true,
-            found.false | part.false,
-            (found.unknown & (part.unknown | part.true)) | (found.true & part.unknown),
-        )
-    return found
+        if found is None:
+            found = part
+        else:
+            found = Possible(
+                found.true & part.true,
+                found.false | part.false,
+                (found.unknown & (part.unknown | part.true)) | (found.true & part.unknown),
+            )
+    return found or Possible(np.True_, np.False_, np.False_)
 
 
 def any_of(parts: Iterable[Possible]) -> Possible:

@@ -28,7 +28,7 @@ def spells(said: Array, rows: Array, at: Rows, span: Span, apart: Extent | None,
     known = said == said
     places = np.nonzero(known)[0]
     true = said[places] == 1.0
-    holds = true & _reached(span, true, rows[places], at)
+    holds = true & _reached(span, true, rows[places], at) if span.extents or span.n else true
     if is_event and span.n:
         # Once it has held, an event stays true for as long as its condition does.
         since = np.maximum.accumulate(np.where(holds, np.arange(len(holds)), -1))
@@ -151,6 +151,8 @@ class Reached:
 def may_hold(span: Span, true: Array, surely_false: Array, at: Rows, rows: Array) -> Array:
     """Where a condition that can be true at these evaluations can have held for a span. One by the run's counters is taken
     to be none."""
+    if not (span.extents or span.n):
+        return true
     # Where it can only be unknown it neither extends nor resets anything.
     places = np.nonzero(true | surely_false)[0]
     held = np.zeros(len(true), bool)

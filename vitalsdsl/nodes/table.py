@@ -7,13 +7,15 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain, islice
 from operator import attrgetter
-from typing import cast
+from typing import TypeVar, cast
 
 import numpy as np
 
 from vitalsdsl.ground.points import Rewind, Row
 from vitalsdsl.kernels.columns import Array, Rows
 from vitalsdsl.kernels.spread_out import Points
+
+Kept = TypeVar("Kept")
 
 AT_ONCE = 50_000
 """Rows that are turned into columns together."""
@@ -43,16 +45,16 @@ class Table:
         >>> table.rows.steps.tolist(), table.points["lr"].rows.tolist()
         ([1, 3], [1])
         """
-        columns, rest = _Columns(), iter(events)
+        growing, rest = GrowingTable(), iter(events)
         while chunk := list(islice(rest, AT_ONCE)):
-            if any(issubclass(kind, Rewind) for kind in set(map(type, chunk))) or not columns.add(
+            if any(issubclass(kind, Rewind) for kind in set(map(type, chunk))) or not growing.add_rows(
                 cast("list[Row]", chunk)
             ):
                 return None
-        return columns.table()
+        return growing.table()
 
 
-class _Columns:
+class GrowingTable:
     """The columns of the rows so far. Nothing is kept of each row: of so many small things the garbage collector would take
     as long as all the rest, and a long run would not fit."""
 
@@ -63,35 +65,42 @@ class _Columns:
         """How many closed steps there are."""
         self._newest: float = -math.inf
         self._parts: dict[str, list[tuple[Array, Array]]] = {}
+        self._first: dict[str, tuple[int, int]] = {}
+        """Of each name the row in which it came first, and its place there."""
+        self._seen = 0
 
-    def add(self, rows: Sequence[Row]) -> bool:
+    def add_rows(self, rows: Sequence[Row]) -> bool:
         """Take some in; False where they go back."""
         count = len(rows)
         steps = np.fromiter(map(attrgetter("step"), rows), np.int64, count)
         times = np.fromiter(map(attrgetter("time"), rows), float, count)
+        return self.add(steps, times, _columns_of([row.values for row in rows]))
+
+    def add(self, steps: Array, times: Array, columns: Iterable[tuple[str, Array | None, Array]]) -> bool:
+        """Take in rows of these steps and times: of each name which of them have a point, or None for all, and the values.
+        Names that have it at the same ones, say so with the same array. False where they go back."""
         if (steps[1:] < steps[:-1]).any() or steps[0] < self._newest:
             return False
         begins = np.concatenate([[steps[0] > self._newest], steps[1:] > steps[:-1]])
         places = np.cumsum(begins) + (self._count - 1)
-        logged = [row.values for row in rows]
-        kinds = list(dict.fromkeys(map(tuple, logged)))
-        for kind, found in _alike(logged, kinds):
-            own, own_rows = (logged, places) if found is None else ([logged[at] for at in found], places[found])
-            flat = chain.from_iterable(values.values() for values in own)
-            values = np.fromiter(flat, float, len(own) * len(kind)).reshape(len(own), len(kind))
-            for name, column in zip(kind, values.T):
-                self._parts.setdefault(name, []).append((own_rows, np.ascontiguousarray(column)))
+        placed: dict[int, tuple[Array, Array]] = {}
+        for place, (name, which, values) in enumerate(columns):
+            first = (self._seen + (0 if which is None else int(which[0])), place)
+            self._first[name] = min(first, self._first.get(name, first))
+            own = places if which is None else placed.setdefault(id(which), (which, places[which]))[1]
+            self._parts.setdefault(name, []).append((own, values))
         self._steps.append(steps)
         self._times.append(times)
         self._count += int(begins.sum())
         self._newest = float(steps[-1])
+        self._seen += len(steps)
         return True
 
     def table(self) -> Table | None:
         """All of it; None where a name comes twice at one step. Names that always come together share their rows."""
         points: dict[str, Points] = {}
         rows_of: dict[tuple[int, ...], tuple[Array, Array | None]] = {}
-        for name in list(self._parts):
+        for name in sorted(self._parts, key=self._first.__getitem__):
             pieces = self._parts.pop(name)
             key = tuple(id(rows) for rows, _ in pieces)
             if key not in rows_of:
@@ -119,14 +128,32 @@ def _in_order(pieces: Sequence[Array]) -> tuple[Array, Array | None]:
     return rows[order], order
 
 
-def _alike(
-    logged: Sequence[Mapping[str, float]], kinds: Sequence[tuple[str, ...]]
-) -> Iterator[tuple[tuple[str, ...], list[int] | None]]:
-    """Of each kind of row, by the names in it, where there are such rows; None for everywhere."""
-    if len(kinds) == 1:
-        yield kinds[0], None
-        return
-    places: dict[tuple[str, ...], list[int]] = {kind: [] for kind in kinds}
-    for place, values in enumerate(logged):
-        places[tuple(values)].append(place)
-    yield from places.items()
+def _columns_of(logged: Sequence[Mapping[str, float]]) -> Iterator[tuple[str, Array | None, Array]]:
+    for kind, which, own in alike(logged):
+        flat = chain.from_iterable(values.values() for values in own)
+        values = np.fromiter(flat, float, len(own) * len(kind)).reshape(len(own), len(kind))
+        for name, column in zip(kind, np.ascontiguousarray(values.T)):
+            yield name, which, column
+
+
+Alike = tuple[tuple[str, ...], "Array | None", Sequence[Mapping[str, Kept]]]
+"""The names that rows have, in their order; which rows these are, None for all; and the rows."""
+
+
+def alike(logged: Sequence[Mapping[str, Kept]]) -> Iterator[Alike[Kept]]:
+    """The rows by the names in them. Most have the same ones, which is seen sooner than what they are: by their number,
+    and all in one piece, since a thing a row would have the garbage collector go through all that there is."""
+    sizes = np.fromiter(map(len, logged), np.int64, len(logged))
+    for size in dict.fromkeys(sizes.tolist()):
+        which = None if (sizes == size).all() else np.nonzero(sizes == size)[0]
+        own = logged if which is None else [logged[row] for row in which.tolist()]
+        names = tuple(own[0])
+        if list(chain.from_iterable(own)) == list(names) * len(own):
+            yield names, which, own
+            continue
+        places: dict[tuple[str, ...], list[int]] = {}
+        for place, row in enumerate(own):
+            places.setdefault(tuple(row), []).append(place)
+        for names, found in places.items():
+            part = np.array(found)
+            yield names, part if which is None else which[part], [own[place] for place in found]

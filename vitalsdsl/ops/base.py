@@ -167,6 +167,16 @@ class Stateful(Function):
         """The same of a function of an event alone."""
         return None
 
+    @classmethod
+    def windows(cls, points: Points, rows: Rows, arguments: Arguments) -> Windows | None:
+        """The windows of which its vectorised form is read, where it is nothing but read `over` them."""
+        return None
+
+    @classmethod
+    def over(cls, windows: Windows, arguments: Arguments) -> Column | None:
+        """The values of all windows of a run; None where going through the points is as quick."""
+        return None
+
 
 class Windowed(Stateful):
     """A function of the points in a window: a kernel shared with its sisters, and what is read from it."""
@@ -183,12 +193,11 @@ class Windowed(Stateful):
 
     @classmethod
     def columns(cls, points: Points, rows: Rows, arguments: Arguments) -> Column | None:
-        return cls.over(points.windows(rows, arguments["W"], cls.kernel.with_infinite), arguments)
+        return cls.over(cls.windows(points, rows, arguments), arguments)
 
     @classmethod
-    def over(cls, windows: Windows, arguments: Arguments) -> Column | None:
-        """The values of all windows of a run; None where going through the points is as quick."""
-        return None
+    def windows(cls, points: Points, rows: Rows, arguments: Arguments) -> Windows:
+        return points.windows(rows, arguments["W"], cls.kernel.with_infinite)
 
     @classmethod
     def ahead(cls, window: InWindow, arguments: Arguments) -> Piece | None:

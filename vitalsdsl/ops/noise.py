@@ -11,9 +11,9 @@ from vitalsdsl.ops.usual import UNLESS as UNLESS
 from vitalsdsl.ops.usual import Usual
 
 if TYPE_CHECKING:
-    from vitalsdsl.kernels.columns import Column, Rows
+    from vitalsdsl.kernels.columns import Column
     from vitalsdsl.kernels.pieces import InReference, Piece
-    from vitalsdsl.kernels.spread_out import Points
+    from vitalsdsl.kernels.sliding import Windows
 
 
 class Noise(Usual):
@@ -45,8 +45,8 @@ class Noise(Usual):
         return state.noise
 
     @classmethod
-    def columns(cls, points: Points, rows: Rows, arguments: Arguments) -> Column | None:
-        return points.accepted(rows, arguments["W"]).noise()
+    def over(cls, windows: Windows, arguments: Arguments) -> Column | None:
+        return windows.noise()
 
     @classmethod
     def ahead(cls, reference: InReference) -> Piece:

@@ -12,6 +12,7 @@ from vitalsdsl.ops.base import WINDOW, Arguments, Parameter, Stateful, Takes, X
 if TYPE_CHECKING:
     from vitalsdsl.kernels.columns import Column, Rows
     from vitalsdsl.kernels.pieces import InReference, Piece
+    from vitalsdsl.kernels.sliding import Windows
     from vitalsdsl.kernels.spread_out import Points
 
 UNLESS = Parameter("unless", Takes.FREEZING, keyword=True, required=False)
@@ -69,7 +70,15 @@ class Usual(Stateful):
 
     @classmethod
     def columns(cls, points: Points, rows: Rows, arguments: Arguments) -> Column | None:
-        return points.accepted(rows, arguments["W"]).usual()
+        return cls.over(cls.windows(points, rows, arguments), arguments)
+
+    @classmethod
+    def windows(cls, points: Points, rows: Rows, arguments: Arguments) -> Windows:
+        return points.accepted(rows, arguments["W"])
+
+    @classmethod
+    def over(cls, windows: Windows, arguments: Arguments) -> Column | None:
+        return windows.usual()
 
     @classmethod
     def ahead(cls, reference: InReference) -> Piece:

@@ -5,12 +5,17 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from itertools import chain
+from typing import Any, cast
+
+import numpy as np
 
 from vitalsdsl.attaching.session import whole_step
 from vitalsdsl.columns.batch import Batch
 from vitalsdsl.ground.errors import UsageError
 from vitalsdsl.ground.points import Rewind, Row, number
+from vitalsdsl.kernels.columns import Array
+from vitalsdsl.nodes.table import AT_ONCE, GrowingTable, Table, alike
 from vitalsdsl.policies.policy import LoadedPolicy, as_policy
 from vitalsdsl.verdicts.verdict import Transition
 
@@ -34,8 +39,121 @@ def replay(
     >>> [t.step for t in vitals.replay(policy, {"step": [1, 2, 3], "loss": [1.0, 5.0, None]})]
     [2]
     """
-    loaded = as_policy(policy)
-    return Batch(loaded.policy, loaded.digest).transitions(list(events(rows, nan_is_missing)), run, total_steps)
+    loaded, logged = as_policy(policy), _Logged(rows, nan_is_missing)
+    return Batch(loaded.policy, loaded.digest).transitions(logged, run, total_steps, logged.table())
+
+
+class _Logged(Iterable["Row | Rewind"]):
+    """What was logged, as events for who asks for them, and as columns: that takes a fifth of the time."""
+
+    def __init__(
+        self, rows: Iterable[Mapping[str, Any] | Row | Rewind] | Mapping[str, Sequence[Any]], nan_is_missing: bool
+    ) -> None:
+        self._rows = rows if isinstance(rows, Mapping) else list(rows)
+        self._nan_is_missing = nan_is_missing
+
+    def __iter__(self) -> Iterator[Row | Rewind]:
+        return events(self._rows, self._nan_is_missing)
+
+    def table(self) -> Table | None:
+        """The columns; None where the events have to be gone through, be it for what is wrong with one of them."""
+        growing = GrowingTable()
+        for steps, times, columns in self._pieces():
+            if steps is None or not growing.add(steps, times, columns):
+                return None
+        return growing.table()
+
+    def _pieces(self) -> Iterator[tuple[Array | None, Array, list[_Points]]]:
+        if isinstance(self._rows, Mapping):
+            if len({len(column) for column in self._rows.values()}) == 1:
+                yield self._of_columns(self._rows)
+            else:
+                yield _UNREAD
+            return
+        for begin in range(0, len(self._rows), AT_ONCE):
+            yield self._of_rows(self._rows[begin : begin + AT_ONCE])
+
+    def _of_rows(self, rows: Sequence[Any]) -> tuple[Array | None, Array, list[_Points]]:
+        """The steps of some rows (None where they have to be gone through), their times, and their columns."""
+        if set(map(type, rows)) != {dict}:
+            return _UNREAD
+        steps, times = np.zeros(len(rows), np.int64), np.full(len(rows), math.nan)
+        columns: list[_Points] = []
+        for names, which, own in alike(rows):
+            flat: list[Any] = list(chain.from_iterable(map(dict.values, cast("Sequence[dict[str, Any]]", own))))
+            of_kind = {name: flat[place :: len(names)] for place, name in enumerate(names)}
+            own_steps, own_times, own_columns = self._of_columns(of_kind)
+            if own_steps is None:
+                return _UNREAD
+            here = slice(None) if which is None else which
+            steps[here], times[here] = own_steps, own_times
+            for name, part, values in own_columns:
+                columns.append((name, which if part is None else part if which is None else which[part], values))
+        return steps, times, columns
+
+    def _of_columns(self, columns: Mapping[str, Sequence[Any]]) -> tuple[Array | None, Array, list[_Points]]:
+        count = len(next(iter(columns.values()), ()))
+        if "step" not in columns or "rewind" in columns or not count:
+            return _UNREAD
+        steps = _whole(columns["step"])
+        if steps is None:
+            return _UNREAD
+        times = np.full(count, math.nan)
+        found: list[_Points] = []
+        for name, column in columns.items():
+            if name == "step":
+                continue
+            which, values = _numbers(column)
+            if name == "_time":
+                times[slice(None) if which is None else which] = values
+                continue
+            missing = np.isnan(values) if self._nan_is_missing else None
+            if missing is not None and missing.any():
+                which, values = (np.arange(count) if which is None else which)[~missing], values[~missing]
+            if len(values):
+                found.append((name, which, values))
+        return steps, times, found
+
+
+_Points = tuple[str, "Array | None", Array]
+"""A name, the rows at which it has a point (None for all), and the values."""
+
+_UNREAD: tuple[None, Array, list[_Points]] = (None, np.zeros(0), [])
+
+
+_LARGEST_STEP = 2**53
+"""Beyond this not every whole number is a float."""
+
+
+def _whole(column: Sequence[Any]) -> Array | None:
+    """Steps; None where not all of them are plain whole numbers."""
+    if _kind(column) not in "iu" and set(map(type, column)) != {int}:
+        return None
+    try:
+        steps = np.array(column, np.int64)
+    except OverflowError:
+        return None
+    return steps if (np.abs(steps) <= _LARGEST_STEP).all() else None
+
+
+def _numbers(column: Sequence[Any]) -> tuple[Array | None, Array]:
+    """Which entries of a column are numbers (None for all), and these, as `number` has them."""
+    if _kind(column) in "fiu":
+        return None, np.asarray(column, float)
+    if set(map(type, column)) <= {float, int}:
+        try:
+            return None, np.fromiter(column, float, len(column))
+        except OverflowError:  # a whole number that is too large for a float is infinite
+            pass
+    listed = list(map(number, column))
+    which = [place for place, one in enumerate(listed) if one is not None]
+    return np.array(which, np.int64), np.array([listed[place] for place in which], float)
+
+
+def _kind(column: Sequence[Any]) -> str:
+    """The kind of an array's numbers, none of them masked; else a blank."""
+    kind, mask = getattr(getattr(column, "dtype", None), "kind", ""), getattr(column, "mask", None)
+    return kind if kind and getattr(column, "ndim", 0) == 1 and (mask is None or callable(mask)) else " "
 
 
 def events(
@@ -60,8 +178,7 @@ def events(
 
 def _listed(column: Sequence[Any]) -> Sequence[Any]:
     """A column of an array's numbers as plain ones, all at once: one by one it takes five times as long."""
-    kind, mask = getattr(getattr(column, "dtype", None), "kind", ""), getattr(column, "mask", None)
-    if kind and kind in "fiu" and getattr(column, "ndim", 0) == 1 and (mask is None or callable(mask)):
+    if _kind(column) in "fiu":
         listed: Sequence[Any] = column.tolist()  # type: ignore[attr-defined]
         return listed
     return column
