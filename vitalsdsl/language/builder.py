@@ -1,17 +1,16 @@
-"""From the parser's tree to the frozen objects of rules.py, each with its place."""
+"""From what is read to the frozen objects of rules.py, each with its place."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any, NamedTuple, TypeAlias
 
-from lark import Token
-
 from vitalsdsl.ground.source import Locator, Span
 from vitalsdsl.language import expressions as ex
 from vitalsdsl.language import rules
 from vitalsdsl.language.expression_builder import Children, ExpressionBuilder
 from vitalsdsl.language.rules import Level
+from vitalsdsl.language.tokens import Token
 
 ParseExpression: TypeAlias = "Callable[[str, Span], ex.Expression | None]"
 
