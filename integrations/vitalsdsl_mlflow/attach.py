@@ -17,7 +17,8 @@ from vitalsdsl.attaching.attachment import Attachment, as_policy
 from vitalsdsl.attaching.session import Monitor
 from vitalsdsl.attaching.sharing import Sharing
 from vitalsdsl.ground.errors import MissingExtraError
-from vitalsdsl.ground.points import TOTAL_STEPS, Rewind, RunInfo, planned_steps
+from vitalsdsl.ground.points import Rewind, RunInfo, planned_steps
+from vitalsdsl.ground.words import TOTAL_STEPS
 from vitalsdsl.policies.policy import LoadedPolicy, load
 from vitalsdsl_mlflow.events import Events
 from vitalsdsl_mlflow.port import MlflowPort

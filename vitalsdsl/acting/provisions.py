@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import NamedTuple
 
 from vitalsdsl.actions.base import Effect, registry
 from vitalsdsl.actions.reading import Asked, Params, asked, default_actions, read_actions
@@ -17,14 +19,13 @@ from vitalsdsl.language.rules import Level
 _UNITS = {"steps": STEPS, "epochs": EPOCHS, "tokens": TOKENS} | dict.fromkeys(ex.SECONDS, TIME)
 
 
-@dataclass(frozen=True)
-class Provision:
+class Provision(NamedTuple):
     """What one rule says about acting. `rungs` are its own actions by clause and rung, where it names any."""
 
     shadow: bool = False
     cooldown: Extent | None = None
     inhibited_by: tuple[str, ...] = ()
-    rungs: Mapping[tuple[int, int], tuple[Asked, ...]] = field(default_factory=dict)
+    rungs: Mapping[tuple[int, int], tuple[Asked, ...]] = MappingProxyType({})
     statement: rules.Rule | None = None
 
 

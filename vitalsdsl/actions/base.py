@@ -6,9 +6,8 @@ import importlib
 import math
 import pkgutil
 from collections.abc import Mapping
-from dataclasses import dataclass
 from enum import Enum
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 
 class Effect(Enum):
@@ -28,8 +27,7 @@ class Accepts(Enum):
     STEPS = "a number of steps"
 
 
-@dataclass(frozen=True)
-class Parameter:
+class Parameter(NamedTuple):
     """One argument of an action. With `keyword` it is written `name: value`; with a default it may be left out.
 
     `most` is the greatest value that makes sense; none may be zero or less.

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from vitalsdsl.actions.base import Accepts, Action, Parameter, registry
 from vitalsdsl.ground.diagnostic import Diagnostic, Severity
@@ -32,8 +31,7 @@ _CHANNELS = frozenset(
 """What channels are usually called."""
 
 
-@dataclass(frozen=True)
-class Asked:
+class Asked(NamedTuple):
     """One action with its arguments, as a policy asks for it; `text` is how it is written. One that is asked for
     `by_default` nobody wrote: it comes with the level."""
 
@@ -66,7 +64,7 @@ def default_actions(level: Level) -> tuple[Asked, ...]:
     """
     texts = {"rollback": "rollback(lr: 90%)"}
     found = (asked(name, arguments, texts.get(name, "")) for name, arguments in DEFAULTS[level])
-    return tuple(replace(one, by_default=True) for one in found)
+    return tuple(one._replace(by_default=True) for one in found)
 
 
 def read_actions(
@@ -202,8 +200,7 @@ class _Reading:
         return found
 
 
-@dataclass(frozen=True)
-class _Wrong:
+class _Wrong(NamedTuple):
     kind: str
     label: str
     help: str

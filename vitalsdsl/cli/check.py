@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
@@ -13,11 +14,13 @@ from vitalsdsl.ground.diagnostic import Diagnostic, Severity, render
 from vitalsdsl.ground.errors import VitalsError
 from vitalsdsl.language.rules import Policy
 from vitalsdsl.lints.base import explain
-from vitalsdsl.lints.runs import Runs, Tries
 from vitalsdsl.policies import rule_files
 from vitalsdsl.policies.policy import read
 from vitalsdsl.policies.policy_files import standard_input, tests_of
 from vitalsdsl.policies.references import is_elsewhere
+
+if TYPE_CHECKING:
+    from vitalsdsl.lints.runs import Runs, Tries
 
 
 @click.command("check", cls=TakesMany)

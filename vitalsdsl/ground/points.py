@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from vitalsdsl.ground.words import TOTAL_STEPS
+
 _NON_FINITE = {
     "nan": math.nan,
     "+nan": math.nan,
@@ -58,10 +60,6 @@ class RunInfo:
         'small-lm (8cd8f91f)'
         """
         return f"{self.title} ({self.name[:8]})" if self.title and self.title != self.name else self.name
-
-
-TOTAL_STEPS = ("total_steps", "max_steps", "train/total_steps")
-"""Under which names a run says how many steps are planned, for `progress`: in its metrics, params or configuration."""
 
 
 def planned_steps(said: Mapping[str, object]) -> float:

@@ -1,6 +1,9 @@
-"""The words of the language: what begins a statement or a part of a rule, and what no bare name can be."""
+"""The words of the language: what begins a statement or a part of a rule, what no bare name can be, what is planned."""
 
 from __future__ import annotations
+
+TOTAL_STEPS = ("total_steps", "max_steps", "train/total_steps")
+"""Under which names a run says how many steps are planned, for `progress`: in its metrics, params or configuration."""
 
 STATEMENTS = (
     "policy use axis metric param let event phase level limit nonfinite rule when override disable profile".split()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from vitalsdsl.ground.types import SAMPLES, STEPS, Extent, Kind
@@ -113,7 +112,7 @@ class Calls:
         if function is None:
             self._unknown(node)
             for argument in node.arguments:
-                self.kinds.any_kind(argument.value, replace(where, subject=None))
+                self.kinds.any_kind(argument.value, where._replace(subject=None))
             return
         pairs = self._pairs(node, function, where)
         if pairs is None:
@@ -147,7 +146,7 @@ class Calls:
             self.report("V043", f"`{node.function}(…)` is about a family, and there is none in it", node.span,
                         "over what members?", f"write `{node.function}(act/layer_* …)`")  # fmt: skip
             return
-        inside = replace(where, family=first.path, subject=None)
+        inside = where._replace(family=first.path, subject=None)
         if function.result is Kind.CONDITION or function.name == "count":
             self.kinds.condition(inner, inside, top=True)
         else:
@@ -213,7 +212,7 @@ class Calls:
     # ---------------------------------------------------------------- what each takes
 
     def _argument(self, node: ex.Call, parameter: base.Parameter, argument: ex.Argument, where: Where) -> None:
-        value, inside = argument.value, replace(where, subject=None)
+        value, inside = argument.value, where._replace(subject=None)
         takes = parameter.takes
         if node.function == "share":
             self._whole_family(argument)

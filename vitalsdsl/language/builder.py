@@ -1,4 +1,4 @@
-"""From the parser's tree to the frozen objects of rules.py, each with its place."""
+"""From what is read to the frozen objects of rules.py, each with its place."""
 
 from __future__ import annotations
 
@@ -6,14 +6,13 @@ import re
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
-from lark import Token
-
 from vitalsdsl.ground.quoting import QUOTED, places
 from vitalsdsl.ground.source import Locator, Span
 from vitalsdsl.language import expressions as ex
 from vitalsdsl.language import rules
 from vitalsdsl.language.expression_builder import Children, ExpressionBuilder
 from vitalsdsl.language.rules import Level
+from vitalsdsl.language.tokens import Token
 
 ParseExpression: TypeAlias = "Callable[[str, Span], ex.Expression | None]"
 

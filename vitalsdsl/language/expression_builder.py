@@ -1,31 +1,28 @@
-"""From the parser's tree to the frozen objects of expressions.py, each with its place."""
+"""From what is read to the frozen objects of expressions.py, each with its place."""
 
 from __future__ import annotations
 
 from typing import Any, TypeAlias
-
-from lark import Token
-from lark.visitors import Transformer_NonRecursive
 
 from vitalsdsl.ground.diagnostic import Diagnostic, Severity
 from vitalsdsl.ground.quoting import unquoted
 from vitalsdsl.ground.source import Locator, Span
 from vitalsdsl.ground.words import RESERVED
 from vitalsdsl.language import expressions as ex
+from vitalsdsl.language.tokens import Token
 
 Children: TypeAlias = "list[Any]"
 
 _SUFFIX = {"k": 1e3, "M": 1e6, "B": 1e9, "T": 1e12}
 
 
-class ExpressionBuilder(Transformer_NonRecursive[Token, Any]):
+class ExpressionBuilder:
     """One use each: holds the place of the text and the findings met while building.
 
     Each method is named after a rule of grammar.lark and takes what stands under it, words included.
     """
 
     def __init__(self, locator: Locator) -> None:
-        super().__init__(visit_tokens=False)
         self.locator = locator
         self.diagnostics: list[Diagnostic] = []
 
@@ -40,8 +37,7 @@ class ExpressionBuilder(Transformer_NonRecursive[Token, Any]):
         return Span(start.source, start.start, end.end)
 
     def _token_span(self, token: Token) -> Span:
-        start, end = token.start_pos, token.end_pos
-        return self.locator.span(start or 0, end or 0)
+        return self.locator.span(token.start_pos, token.end_pos)
 
     def _error(self, code: str, message: str, span: Span, label: str = "", *help_: str) -> None:
         self.diagnostics.append(Diagnostic(code, Severity.ERROR, message, span, label, help_))

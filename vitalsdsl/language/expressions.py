@@ -6,7 +6,7 @@ Numbers, lengths and conditions share one set of nodes, as they share one gramma
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, Literal
+from typing import Any, ForwardRef, Literal, get_args
 
 from pydantic import BaseModel, ConfigDict
 from typing_extensions import Self
@@ -16,8 +16,10 @@ from vitalsdsl.ground.source import Span
 Unit = Literal["steps", "samples", "epochs", "tokens", "s", "min", "h", "d"]
 SECONDS: dict[str, float] = {"s": 1.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
 
+_new = object.__new__
 _set = object.__setattr__
 _known_defaults: dict[type[Node], dict[str, Any]] = {}
+_known_inner: dict[type[Node], tuple[str, ...]] = {}
 
 
 class Node(BaseModel):
@@ -30,9 +32,8 @@ class Node(BaseModel):
     @classmethod
     def build(cls, span: Span, **fields: Any) -> Self:
         """A node from parts already known to be right: what parsers use, since validation would double their time."""
-        values = {**cls._defaults(), **fields}
-        values["span"] = span
-        node = cls.__new__(cls)
+        values = {**(_known_defaults.get(cls) or cls._defaults()), **fields, "span": span}
+        node = _new(cls)
         _set(node, "__dict__", values)
         _set(node, "__pydantic_fields_set__", {"span", *fields})
         _set(node, "__pydantic_extra__", None)
@@ -42,21 +43,29 @@ class Node(BaseModel):
     @classmethod
     def _defaults(cls) -> dict[str, Any]:
         """The fields in their order, for `children` goes by it."""
-        found = _known_defaults.get(cls)
-        if found is None:
-            found = {name: None if f.is_required() else f.get_default() for name, f in cls.model_fields.items()}
-            _known_defaults[cls] = found
+        found = {name: None if f.is_required() else f.get_default() for name, f in cls.model_fields.items()}
+        _known_defaults[cls] = found
         return found
 
-    def children(self) -> Iterator[Node]:
+    def children(self) -> list[Node]:
         """The nodes directly inside this one, in the order in which they are written."""
-        for value in self.__dict__.values():
-            if isinstance(value, Node):
-                yield value
-            elif value.__class__ is tuple:
-                for item in value:
-                    if isinstance(item, Node):
-                        yield item
+        cls, values = self.__class__, self.__dict__
+        found: list[Node] = []
+        inner = _known_inner.get(cls)
+        for name in cls._inner() if inner is None else inner:
+            value = values[name]
+            if value.__class__ is tuple:
+                found += [item for item in value if isinstance(item, Node)]
+            elif isinstance(value, Node):
+                found.append(value)
+        return found
+
+    @classmethod
+    def _inner(cls) -> tuple[str, ...]:
+        """The fields that hold nodes, by their types: most of what one has are words, numbers and its place."""
+        found = tuple(name for name, field in cls.model_fields.items() if _holds_nodes(field.annotation))
+        _known_inner[cls] = found
+        return found
 
     def walk(self) -> Iterator[Node]:
         """This node and all nodes inside it, outermost first."""
@@ -64,13 +73,20 @@ class Node(BaseModel):
         while stack:
             node = stack.pop()
             yield node
-            stack.extend(reversed(list(node.children())))
+            stack += node.children()[::-1]
 
     def __hash__(self) -> int:
         return id(self)
 
     def __eq__(self, other: object) -> bool:
         return self is other
+
+
+def _holds_nodes(annotation: Any) -> bool:
+    """One that names a class that comes later in its file may hold anything."""
+    if isinstance(annotation, (str, ForwardRef)) or isinstance(annotation, type) and issubclass(annotation, Node):
+        return True
+    return any(map(_holds_nodes, get_args(annotation)))
 
 
 class Expression(Node):

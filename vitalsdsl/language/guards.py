@@ -89,16 +89,18 @@ def read_metrics(policy: rules.Policy, scope: Scope, members: Callable[[str], li
 
 def named(node: ex.Node) -> Iterator[ex.Name | ex.Family]:
     """The names in an expression, in the order in which they are written; words such as `by: median` are none."""
-    if isinstance(node, (ex.Name, ex.Family)):
-        yield node
-        return
-    if isinstance(node, ex.Call):
-        function = base.registry().get(node.function)
-        keywords = function.keywords() if function is not None else {}
-        for argument in node.arguments:
-            parameter = keywords.get(argument.keyword or "")
-            if parameter is None or parameter.takes is not base.Takes.WORD:
-                yield from named(argument.value)
-        return
-    for child in node.children():
-        yield from named(child)
+    stack = [node]
+    while stack:
+        node = stack.pop()
+        if isinstance(node, (ex.Name, ex.Family)):
+            yield node
+        elif isinstance(node, ex.Call):
+            stack += [argument.value for argument in reversed(node.arguments) if not _is_word(argument, node.function)]
+        else:
+            stack += node.children()[::-1]
+
+
+def _is_word(argument: ex.Argument, function: str) -> bool:
+    known = base.registry().get(function) if argument.keyword is not None else None
+    parameter = known.keywords().get(argument.keyword or "") if known is not None else None
+    return parameter is not None and parameter.takes is base.Takes.WORD

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from vitalsdsl.ground.diagnostic import Diagnostic, Severity
 from vitalsdsl.ground.source import Span
@@ -21,8 +21,7 @@ _PAST = (ex.Before, ex.AtStep, ex.AtEvent, ex.AtEnd)
 _METRICS = (Meaning.METRIC, Meaning.MEMBER)
 
 
-@dataclass(frozen=True)
-class Where:
+class Where(NamedTuple):
     """Where an expression stands: in which kind of statement, what an `each` calls its member, what a bare `baseline`
     is about, and the family whose members are gone through (inside a function over members, or in a let family)."""
 
@@ -167,7 +166,7 @@ class Kinds:
     def _comparison(self, node: ex.Comparison, where: Where) -> None:
         for operand in node.operands:
             if not self._compared_outside(node, operand, where):
-                self.number(operand, replace(where, subject=implicit_subject(node, operand, self.scope)))
+                self.number(operand, where._replace(subject=implicit_subject(node, operand, self.scope)))
         for left, right in zip(node.operands, node.operands[1:]):
             if not (self.is_condition(left, where) or self.is_condition(right, where)):
                 self.units.compare(left, right, where.member)

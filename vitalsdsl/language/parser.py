@@ -2,28 +2,23 @@
 
 from __future__ import annotations
 
-import gc
-import os
+import importlib
 import re
-import sys
-import threading
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Any
-
-import lark
-from lark.exceptions import UnexpectedInput
+from functools import cache
+from typing import Any, NamedTuple
 
 from vitalsdsl.ground.diagnostic import Diagnostic, Severity, in_order
 from vitalsdsl.ground.quoting import QUOTED, STARTED
 from vitalsdsl.ground.source import Locator, Source, Span
+from vitalsdsl.ground.uncollected import uncollected
 from vitalsdsl.ground.words import RULE_PARTS, STATEMENTS
 from vitalsdsl.language import expressions as ex
 from vitalsdsl.language import rules
 from vitalsdsl.language.builder import Builder, Part
-from vitalsdsl.language.syntax import explain
+from vitalsdsl.language.reading import Reader
+from vitalsdsl.language.tables import tables
+from vitalsdsl.language.tokens import Unexpected
 
 MAX_CHARACTERS = 2_000_000
 MAX_STATEMENTS = 10_000
@@ -40,14 +35,13 @@ _WORDS = re.compile(QUOTED + r"|#[^\n]*|\w+|[^\w\s]")
 _DEFINES = re.compile(r"\s*(?:metric|param|let|event|phase|rule|profile)\s+([A-Za-z_][\w./]*)")
 
 
-@dataclass(frozen=True)
-class Parsed:
+class Parsed(NamedTuple):
     """What came of a text: the policy as far as it could be read, the findings, and names whose statements are broken
     (so that nothing else complains about them)."""
 
     policy: rules.Policy
     diagnostics: tuple[Diagnostic, ...] = ()
-    broken_names: frozenset[str] = field(default=frozenset())
+    broken_names: frozenset[str] = frozenset()
 
     @property
     def ok(self) -> bool:
@@ -73,10 +67,9 @@ def parse_expression(text: str, locator: Locator, start: str = "condition") -> t
     if finding is not None:
         return None, [finding]
     try:
-        tree = _grammar().parse(text, start=start)
-    except UnexpectedInput as error:
-        return None, [explain(error, text, locator)]
-    return _build(tree, locator)
+        return _build(text, locator, start)
+    except Unexpected as error:
+        return None, [_explained(error, text, locator)]
 
 
 def refuse(source: Source) -> Diagnostic | None:
@@ -115,7 +108,7 @@ class _Reading:
         self.broken: set[str] = set()
 
     def run(self) -> Parsed:
-        with _without_gc():
+        with uncollected():
             deep = _too_deep(self.text, self.locator)
             if deep is None and self._whole():
                 pass
@@ -128,14 +121,13 @@ class _Reading:
 
     def _whole(self) -> bool:
         try:
-            tree = _grammar().parse(self.text, start="start")
-        except UnexpectedInput:
+            self._take(self.text)
+        except Unexpected:
             return False
-        self._take(tree)
         return True
 
-    def _take(self, tree: lark.ParseTree) -> None:
-        built, found = _build(tree, self.locator)
+    def _take(self, text: str, start: int = 0, end: int | None = None) -> None:
+        built, found = _build(text, self.locator, "start", start, end)
         self.items += built or []
         self.diagnostics += found
 
@@ -152,19 +144,20 @@ class _Reading:
             return
         for _ in range(20):
             try:
-                tree = _grammar().parse(lark.TextSlice(text, start, end), start="start")
-            except UnexpectedInput as error:
-                self.diagnostics.append(explain(error, text, self.locator, start, end))
+                if text is self.text:
+                    self._take(text, start, end)
+                else:
+                    _build(text, self.locator, "start", start, end)
+            except Unexpected as error:
+                self.diagnostics.append(_explained(error, text, self.locator, start, end))
                 defined = _DEFINES.match(text, start, end)
                 if defined is not None:
                     self.broken.add(defined[1])
-                blanked = _blank_part(text, start, end, error.pos_in_stream)
+                blanked = _blank_part(text, start, end, error.at)
                 if blanked is None:
                     return
                 text = blanked
                 continue
-            if text is self.text:
-                self._take(tree)
             return
 
     def _policy(self) -> rules.Policy:
@@ -191,7 +184,10 @@ class _Reading:
         self.diagnostics.append(Diagnostic(code, Severity.ERROR, message, span, label))
 
 
-def _build(tree: lark.ParseTree, locator: Locator) -> tuple[Any | None, list[Diagnostic]]:
+def _build(
+    text: str, locator: Locator, start: str, at: int = 0, end: int | None = None
+) -> tuple[Any | None, list[Diagnostic]]:
+    """What text[at:end] says, and what is wrong with it beside its grammar. Raises Unexpected."""
     found: list[Diagnostic] = []
 
     def parse_field(text: str, span: Span) -> ex.Expression | None:
@@ -202,10 +198,11 @@ def _build(tree: lark.ParseTree, locator: Locator) -> tuple[Any | None, list[Dia
         return expression
 
     builder = Builder(locator, parse_field)
-    built = builder.transform(tree)
+    built = _reader().read(text, start, builder, at, end)
     found = builder.diagnostics + found
     items = built if isinstance(built, list) else [built]
-    large = next((d for item in items if isinstance(item, ex.Node) if (d := _too_large(item))), None)
+    nodes = (item for item in items if isinstance(item, ex.Node) and _may_be_large(item.span.text))
+    large = next((d for node in nodes if (d := _too_large(node))), None)
     if large is not None:
         return None, [*found, large]
     return built, found
@@ -235,6 +232,11 @@ def _too_deep(text: str, locator: Locator) -> Diagnostic | None:
         elif found[0] == ")":
             depth = max(0, depth - 1)
     return None
+
+
+def _may_be_large(text: str) -> bool:
+    """Whether it is worth a look: a call is two levels, each other one takes a `-` or, in words, four characters."""
+    return 2 * text.count("(") + text.count("-") + len(text) / 4 > MAX_NESTING
 
 
 def _too_large(root: ex.Node) -> Diagnostic | None:
@@ -281,9 +283,9 @@ def _stretches(
     yield from ((a, b) for a, b in zip(bounds, bounds[1:]) if text[a:b].strip())
 
 
-def _blank_part(text: str, start: int, end: int, at: int | None) -> str | None:
+def _blank_part(text: str, start: int, end: int, at: int) -> str | None:
     """The text without the part of the rule in which the error stands; None where the whole statement is lost."""
-    if at is None or "{" not in text[start:end]:
+    if "{" not in text[start:end]:
         return None
     for a, b in _stretches(text, RULE_PARTS, depth=1, start=start, end=end):
         if a == start:
@@ -296,47 +298,13 @@ def _blank_part(text: str, start: int, end: int, at: int | None) -> str | None:
     return None
 
 
-@contextmanager
-def _without_gc() -> Iterator[None]:
-    """Collecting while a large tree is built would take half of the time."""
-    if not gc.isenabled():
-        yield
-        return
-    gc.disable()
-    try:
-        yield
-    finally:
-        gc.enable()
+def _explained(error: Unexpected, text: str, locator: Locator, start: int = 0, end: int = -1) -> Diagnostic:
+    """One finding for one error. All that knows of mistakes is loaded once somebody made one."""
+    found: Diagnostic = importlib.import_module("vitalsdsl.language.syntax").explain(error, text, locator, start, end)
+    return found
 
 
-_lock = threading.Lock()
-_loaded: list[lark.Lark] = []
-
-
-def _grammar() -> lark.Lark:
-    """The parser's tables, built once a process and kept in the user's own cache folder between processes."""
-    with _lock:
-        if not _loaded:
-            text = (Path(__file__).parent / "grammar.lark").read_text("utf-8")
-            options: dict[str, Any] = {
-                "parser": "lalr",
-                "lexer": "contextual",
-                "start": ["start", "condition", "span", "duration", "value", "rung", "action", "setting"],
-                "keep_all_tokens": True,
-                "maybe_placeholders": False,
-            }
-            cache = _cache_file()
-            _loaded.append(lark.Lark(text, cache=str(cache) if cache else False, **options))
-    return _loaded[0]
-
-
-def _cache_file() -> Path | None:
-    try:
-        root = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-        folder = Path(root) / "vitalsdsl"
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        mine = os.access(folder, os.W_OK) and (not hasattr(os, "getuid") or folder.stat().st_uid == os.getuid())
-    except (OSError, RuntimeError):
-        return None
-    version = f"{lark.__version__}-{sys.version_info.major}.{sys.version_info.minor}"
-    return folder / f"grammar-{version}.bin" if mine else None
+@cache
+def _reader() -> Reader:
+    """One for all: it learns which words may stand where."""
+    return Reader(tables())

@@ -58,11 +58,10 @@ class Template(Node):
     parts: tuple[str | TemplateField, ...]
 
 
-class Action(Node):
-    """`rollback(lr: 90%, skip: 500 steps)`; what the words mean is dispatch's business."""
+class ActionText(Node):
+    """`"channel"` in `notify("channel")`."""
 
-    name: str
-    arguments: tuple[ActionArgument, ...] = ()
+    text: str
 
 
 class ActionArgument(Node):
@@ -72,10 +71,11 @@ class ActionArgument(Node):
     keyword: str | None = None
 
 
-class ActionText(Node):
-    """`"channel"` in `notify("channel")`."""
+class Action(Node):
+    """`rollback(lr: 90%, skip: 500 steps)`; what the words mean is dispatch's business."""
 
-    text: str
+    name: str
+    arguments: tuple[ActionArgument, ...] = ()
 
 
 class Rung(Node):
@@ -127,6 +127,13 @@ class RuleBody(Node):
 
 class Statement(Node):
     """Anything that stands at the top of a policy file."""
+
+
+class Setting(Node):
+    """`k = 2.5` in a `profile` or after `with`."""
+
+    name: str
+    value: Number | Length
 
 
 class Use(Statement):
@@ -238,13 +245,6 @@ class Disable(Statement):
     rule: Name
     because: str
     until: str | None = None
-
-
-class Setting(Node):
-    """`k = 2.5` in a `profile` or after `with`."""
-
-    name: str
-    value: Number | Length
 
 
 class Profile(Statement):

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from functools import cached_property, lru_cache
 
-from vitalsdsl.ground.points import TOTAL_STEPS
+from vitalsdsl.ground.words import TOTAL_STEPS
 from vitalsdsl.language import expressions as ex
 from vitalsdsl.language import rules as written
 from vitalsdsl.ops import base

@@ -7,8 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from lark.exceptions import UnexpectedInput, UnexpectedToken
-
 from vitalsdsl.ground.diagnostic import Diagnostic
 from vitalsdsl.ground.source import Locator
 from vitalsdsl.language.mistakes import (
@@ -23,6 +21,7 @@ from vitalsdsl.language.mistakes import (
     statements,
 )
 from vitalsdsl.language.mistakes.place import FORMS, WORD, Place, keyword
+from vitalsdsl.language.tokens import Unexpected
 
 MISTAKES: tuple[Callable[[Place], Diagnostic | None], ...] = (
     letters.quotes,
@@ -65,16 +64,11 @@ MISTAKES: tuple[Callable[[Place], Diagnostic | None], ...] = (
 """In this order: what is surest first."""
 
 
-def explain(error: UnexpectedInput, text: str, locator: Locator, start: int = 0, end: int = -1) -> Diagnostic:
+def explain(error: Unexpected, text: str, locator: Locator, start: int = 0, end: int = -1) -> Diagnostic:
     """One finding for one error of the parser over text[start:end]."""
     end = len(text) if end < 0 else end
-    at = error.pos_in_stream or start
-    expected = frozenset(
-        getattr(error, "accepts", None) or getattr(error, "expected", None) or getattr(error, "allowed", ()) or ()
-    )
-    if isinstance(error, UnexpectedToken) and error.token.type == "$END":
-        at = end
-    place = Place(text, start, at, end, expected, locator)
+    at = end if error.is_over else error.at
+    place = Place(text, start, at, end, error.expected, locator)
     for mistake in MISTAKES:
         found = mistake(place)
         if found is not None:

@@ -43,7 +43,7 @@ class AlwaysTrue(Lint):
             if _in_figures(left) and _in_figures(right):
                 yield self.found("both sides are fixed numbers", left.span.to(right.span), "always the same",
                                  "name the metric that is compared")  # fmt: skip
-            elif expression_text(left) == expression_text(right):
+            elif type(left) is type(right) and expression_text(left) == expression_text(right):
                 yield self._with_itself(left, symbol, right)
 
     def _with_itself(self, left: ex.Expression, symbol: str, right: ex.Expression) -> Diagnostic:

@@ -7,7 +7,7 @@ import importlib
 import inspect
 import pkgutil
 from collections.abc import Iterable, Mapping
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from vitalsdsl.ground.diagnostic import Diagnostic, Fix, Severity, in_order
 from vitalsdsl.ground.source import Span
@@ -15,13 +15,15 @@ from vitalsdsl.language import rules
 from vitalsdsl.language.scope import Scope
 from vitalsdsl.lints.looked import KnownChannels, Looked
 from vitalsdsl.lints.pages import PAGES
-from vitalsdsl.lints.runs import Runs
 from vitalsdsl.lints.silence import silenced
+
+if TYPE_CHECKING:
+    from vitalsdsl.lints.runs import Runs
 
 MOST_SHOWN = 3
 """Of an example's metrics."""
 
-__all__ = ["KnownChannels", "Lint", "Looked", "Runs", "explain", "lints", "run_lints"]
+__all__ = ["KnownChannels", "Lint", "Looked", "explain", "lints", "run_lints"]
 
 
 class Lint:

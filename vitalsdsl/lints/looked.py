@@ -14,12 +14,12 @@ from vitalsdsl.language import rules
 from vitalsdsl.language.arguments import aggregate_of, constant
 from vitalsdsl.language.guards import named
 from vitalsdsl.language.scope import Meaning, Scope, fill_family, match_family
-from vitalsdsl.lints.runs import Runs
 from vitalsdsl.ops import base
 from vitalsdsl.ops.base import Takes
 
 if TYPE_CHECKING:
     from vitalsdsl.ground.survey import MetricSurvey, RunSurvey
+    from vitalsdsl.lints.runs import Runs
 
 NodeType = TypeVar("NodeType", bound=ex.Node)
 KnownChannels = Callable[[], "frozenset[str] | None"]
@@ -305,7 +305,7 @@ def _outside_surely(statement: rules.Statement) -> Iterator[ex.Name | ex.Family]
         elif isinstance(node, rules.Rule):
             stack += [node.body, *([node.each.family] if node.each is not None else [])]
         elif isinstance(node, (rules.Let, rules.Event, rules.Phase, ex.Expression)):
-            stack += reversed(list(node.children()))
+            stack += node.children()[::-1]
 
 
 def _is_member(family: str, pattern: str, name: str) -> bool:

@@ -13,10 +13,10 @@ from vitalsdsl.language import expressions as ex
 from vitalsdsl.language.formatter import name_text
 from vitalsdsl.lints.base import Lint, Looked
 from vitalsdsl.lints.looked import EVALUATED_SELDOM
-from vitalsdsl.lints.runs import Runs
 
 if TYPE_CHECKING:
     from vitalsdsl.ground.survey import RunSurvey
+    from vitalsdsl.lints.runs import Runs
 
 NEAR = 0.7
 """How alike a name that is suggested has to be."""

@@ -9,9 +9,8 @@ import importlib
 import math
 import pkgutil
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from enum import Enum
-from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, cast
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeVar, cast
 
 from vitalsdsl.kernels.state import State
 from vitalsdsl.kernels.window import Window
@@ -39,8 +38,7 @@ class Takes(Enum):
     WORD = "a word"
 
 
-@dataclass(frozen=True)
-class Parameter:
+class Parameter(NamedTuple):
     """One place in a call. With `keyword` it is written `name: value`; with a default it may be left out.
 
     `units` are the units that an extent may have; a bare whole number is of the first one. `many`: it may be repeated.

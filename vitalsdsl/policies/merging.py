@@ -6,9 +6,9 @@ import datetime
 import difflib
 import re
 from collections.abc import Iterable, MutableMapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from vitalsdsl.ground.diagnostic import Diagnostic, Severity
 from vitalsdsl.ground.source import Source, Span
@@ -33,8 +33,7 @@ _VALUES = (rules.Metric, rules.Param, rules.Let, rules.Event, rules.Phase, rules
 _FIELDS = ("clear", "cooldown", "inhibits", "unknown", "because", "try_", "owner", "runbook")
 
 
-@dataclass(frozen=True)
-class Piece:
+class Piece(NamedTuple):
     """A statement with the place where it was written (file and position in it) and the namespace under which it came."""
 
     statement: rules.Statement
@@ -42,8 +41,7 @@ class Piece:
     space: str = ""
 
 
-@dataclass(frozen=True)
-class Merged:
+class Merged(NamedTuple):
     """A file with all that it uses: the same whoever uses it, so each file is merged once."""
 
     policy: rules.Policy
@@ -123,7 +121,7 @@ class Merge:
         statements = [replaced(s, origin=use.reference) if isinstance(s, rules.Rule) else s for s in statements]
         space = use.namespace
         if space is None:
-            return [replace(piece, statement=s) for piece, s in zip(merged.pieces, statements)], merged.broken
+            return [piece._replace(statement=s) for piece, s in zip(merged.pieces, statements)], merged.broken
         rename = Renaming(statements, space)
         pieces = [Piece(rename(s), p.home, f"{space}.{p.space}") for p, s in zip(merged.pieces, statements)]
         return pieces, frozenset(f"{space}.{name}" for name in merged.broken)
@@ -279,7 +277,7 @@ class _Joining:
                     self._defaults.setdefault(key, piece)
             self._name_rules(kept, names)
             for piece in kept:
-                piece = replace(piece, statement=with_rule_names(piece.statement, names))
+                piece = piece._replace(statement=with_rule_names(piece.statement, names))
                 self._seen[piece.home, piece.space] = piece.statement
                 if not self._clashes(piece):
                     out.append(piece)

@@ -3,31 +3,35 @@
 from __future__ import annotations
 
 import datetime
+import importlib
 import logging
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from vitalsdsl.acting.provisions import Provisions
 from vitalsdsl.checker import check
 from vitalsdsl.ground.diagnostic import Diagnostic, in_order
 from vitalsdsl.ground.errors import PolicyError, VitalsError
 from vitalsdsl.ground.source import Locator, Source, is_yaml
+from vitalsdsl.ground.uncollected import uncollected
 from vitalsdsl.language import rules
 from vitalsdsl.language.digest import digest
 from vitalsdsl.language.parser import parse_expression
 from vitalsdsl.language.renaming import replaced
 from vitalsdsl.lints.base import KnownChannels, run_lints
-from vitalsdsl.lints.runs import Tries
 from vitalsdsl.policies import lock
 from vitalsdsl.policies.bundle import file_name, flattened, with_names_written
-from vitalsdsl.policies.git import commit_of
 from vitalsdsl.policies.merging import Merge
 from vitalsdsl.policies.policy_files import parse_any
 from vitalsdsl.policies.references import Opened, near, opened
 from vitalsdsl.policies.vocabulary import without_unnamed
+
+if TYPE_CHECKING:
+    from vitalsdsl.lints.runs import Tries
 
 logger = logging.getLogger("vitalsdsl")
 
@@ -78,7 +82,7 @@ class LoadedPolicy:
         """The git commit that the policy is of, with `-dirty` where one of its files differs from it; empty where it is
         in no repository. It is asked for now."""
         files = [s.name for s in self.sources if not s.name.startswith("pack:")]
-        return self.noted_commit or (commit_of(*files) if files and files[0] == self.reference else "")
+        return self.noted_commit or (_commit_of(files) if files and files[0] == self.reference else "")
 
     @property
     def axis(self) -> str | None:
@@ -179,6 +183,27 @@ class _Reading:
         tested: Mapping[str, set[str]] | None,
         today: datetime.date | None,
     ) -> tuple[LoadedPolicy | None, list[Diagnostic]]:
+        found = self.found
+        merge, policy, is_whole, used = self._meant(settings, profile, today or datetime.date.today())
+        problems = merge.diagnostics
+        if any(d.is_error for d in problems):
+            return None, in_order(problems)
+        whole = with_names_written(without_unnamed(policy))
+        runs = self.tries(whole) if self.tries is not None else None
+        with uncollected():
+            problems = in_order([*problems, *run_lints(policy, tested=tested, channels=self.channels, runs=runs)])
+            title = whole.name or Path(found.file).name.split(".")[0] or "policy"
+            loaded = LoadedPolicy(
+                whole, digest(whole), title, found.source.text, self.reference, tuple(merge.sources), tuple(problems),
+                file_name(found.file), is_whole, found.digest, found.commit, used,
+            )  # fmt: skip
+        return loaded, problems
+
+    @uncollected()
+    def _meant(
+        self, settings: Mapping[str, object], profile: str | None, today: datetime.date
+    ) -> tuple[Merge, rules.Policy, bool, lock.Used]:
+        """The policy with all that it uses, checked; whether its text alone means the same; and what it uses."""
         found, source = self.found, self.found.source
         parsed = parse_any(source)
         merge = Merge(found.folder, list(parsed.diagnostics), known=found.known)
@@ -189,22 +214,16 @@ class _Reading:
             merge.diagnostics += lock.check(found.lock, used, self.reference)
         policy = _with_settings(merge, policy, settings, profile)
         is_whole = not (merge.used or settings or profile is not None or _has_dates(policy) or is_yaml(source.name))
-        policy = merge.apply_changes(policy, today or datetime.date.today())
-        problems = merge.diagnostics
-        problems += check(policy, frozenset(merge.broken))
-        problems += Provisions(policy).diagnostics
-        if any(d.is_error for d in problems):
-            return None, in_order(problems)
-        whole = with_names_written(without_unnamed(policy))
-        runs = self.tries(whole) if self.tries is not None else None
-        problems = in_order([*problems, *run_lints(policy, tested=tested, channels=self.channels, runs=runs)])
-        policy = whole
-        title = policy.name or Path(found.file).name.split(".")[0] or "policy"
-        loaded = LoadedPolicy(
-            policy, digest(policy), title, source.text, self.reference, tuple(merge.sources), tuple(problems),
-            file_name(found.file), is_whole, found.digest, found.commit, used,
-        )  # fmt: skip
-        return loaded, problems
+        policy = merge.apply_changes(policy, today)
+        merge.diagnostics += check(policy, frozenset(merge.broken))
+        merge.diagnostics += Provisions(policy).diagnostics
+        return merge, policy, is_whole, used
+
+
+def _commit_of(files: list[str]) -> str:
+    """What asks git is loaded once somebody asks."""
+    commit: str = importlib.import_module("vitalsdsl.policies.git").commit_of(*files)
+    return commit
 
 
 def _has_dates(policy: rules.Policy) -> bool:

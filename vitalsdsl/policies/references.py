@@ -10,19 +10,20 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from importlib import import_module
 from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from vitalsdsl.ground.claims import in_full, is_address
 from vitalsdsl.ground.diagnostic import Diagnostic
 from vitalsdsl.ground.errors import MissingExtraError, SourceError, UsageError, VitalsError
 from vitalsdsl.ground.source import Source
 from vitalsdsl.language.parser import MAX_CHARACTERS
-from vitalsdsl.policies import git
 from vitalsdsl.policies.packs import pack, packs
 from vitalsdsl.policies.policy_files import SUFFIXES, policy_file, read_file, refused
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
+
+    from vitalsdsl.policies.git import Fetched, Tree
 
 GROUP = "vitalsdsl.policies"
 """Entry points by scheme: each is called without arguments and gives a `Library`."""
@@ -40,8 +41,7 @@ _SCHEME = re.compile(r"([a-z][a-z0-9+]+):(?!//[^/])(.*)", re.DOTALL)
 _AT = re.compile(r"(.*\.(?:vitals|yaml|yml))@([^@]+)", re.DOTALL | re.IGNORECASE)
 
 
-@dataclass(frozen=True)
-class Kept:
+class Kept(NamedTuple):
     """A policy as a library keeps it. `file` is the name of its file, which says whether it is YAML; `digest` and
     `commit` are what was noted beside it, empty where nothing was."""
 
@@ -150,7 +150,7 @@ def _find(name: str, closing: list[Callable[[], None]]) -> Opened | Diagnostic:
         return _remote(name, closing)
     at = _AT.fullmatch(name)
     if at is not None and not _is(path.is_file) and _SCHEME.fullmatch(name) is None:
-        tree = git.at(Path(at[1]), at[2], 4 * MAX_CHARACTERS)
+        tree: Tree = import_module(_GIT).at(Path(at[1]), at[2], 4 * MAX_CHARACTERS)
         return _of_tree(tree, Path(at[1]).name, at[2])
     if _is(path.is_dir) or (path.suffix == ".wandb" and _SCHEME.fullmatch(name) is None):
         return _folder(path)
@@ -223,10 +223,13 @@ def _folder(path: Path) -> Opened | Diagnostic:
 
 # -------------------------------------------------------------------- git
 
+_GIT = "vitalsdsl.policies.git"
+"""What starts git is loaded only where a policy is in it."""
+
 
 def _remote(name: str, closing: list[Callable[[], None]]) -> Opened:
     url, inside, revision = _parts(name)
-    tree = git.Fetched(url, revision, inside.parent, 4 * MAX_CHARACTERS)
+    tree: Fetched = import_module(_GIT).Fetched(url, revision, inside.parent, 4 * MAX_CHARACTERS)
     closing.append(tree.close)
     return _of_tree(tree, inside.name, revision or tree.commit[:12])
 
@@ -248,7 +251,7 @@ def _parts(name: str) -> tuple[str, PurePosixPath, str]:
     return f"{scheme}://{address}", inside, revision
 
 
-def _of_tree(tree: git.Tree, file: str, revision: str) -> Opened:
+def _of_tree(tree: Tree, file: str, revision: str) -> Opened:
     if file not in tree:
         raise SourceError(f"there is no file {file} in that folder at {revision}")
     files = _Files(tree, revision)
