@@ -12,7 +12,19 @@ NUMBERS = st.sampled_from(["0", "1", "3", "2.5", "1e-4", "20k", "1.5B", "30%", "
 COUNTS = st.sampled_from(["1", "3", "20", "1k", "2.0"])
 UNITS = st.sampled_from(["step", "steps", "sample", "samples", "epochs", "tokens", "s", "min", "h", "d"])
 NAMES = st.sampled_from(["loss", "train/loss", "a.b", "grad_norm", "_x", "spike", "lr", "e1"])
-QUOTED = st.sampled_from(['"mem/reserved (GB)"', '"step"', '"when"', '"größe #1"', '"a:b"', '"it\'s {x}"', '"act/*"', r'"say \"x\""', r'"a\\"'])
+QUOTED = st.sampled_from(
+    [
+        '"mem/reserved (GB)"',
+        '"step"',
+        '"when"',
+        '"größe #1"',
+        '"a:b"',
+        '"it\'s {x}"',
+        '"act/*"',
+        r'"say \"x\""',
+        r'"a\\"',
+    ]
+)
 FAMILIES = st.sampled_from(["act/layer_*", "act/*/absmax", "grad/{0..3}", "x/layer_{0..12}/y"])
 COMPARES = st.sampled_from([">", "<", ">=", "<=", "==", "!="])
 TEXTS = st.text(

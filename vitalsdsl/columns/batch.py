@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from vitalsdsl.columns.changes import Changes
 from vitalsdsl.columns.joined import Joined
-from vitalsdsl.columns.midway import put_midway
+from vitalsdsl.columns.midway import put_after
 from vitalsdsl.columns.run_columns import CannotSay, clock_of
 from vitalsdsl.columns.screen import Screen, Stretch
 from vitalsdsl.ground.points import Rewind, Row
@@ -121,8 +121,7 @@ class Batch:
             if only is None:
                 return gone
             found = [one for one in found if one.rule not in left] + gone
-        place = {(rule.name, rule.member): (rule.index, rule.member or "") for rule in joined.plan.rules}
-        return sorted(found, key=lambda one: (one.step, place[one.rule, one.member]))
+        return _in_order(found, joined.plan)
 
     def _speak_between_steps(self, rules: Collection[str], table: Table) -> bool:
         """Whether some of these rules stand on what the clock finds: in what order only the stream knows."""
@@ -134,14 +133,48 @@ class Batch:
         def new() -> Stream:
             return Stream(self._policy, run, self._digest, False, total_steps, keep_rows=False, only=only)
 
+        return self._begun_at(new, only, table, row)
+
+    def _begun_at(self, new: Callable[[], Stream], only: Collection[str] | None, table: Table, row: int) -> Stream:
         stages = self._stages(table)
-        if row >= WORTH_LEAVING_OUT and len(stages.names) <= MOST_STAGES:
-            past = sum(begin < row for begin in stages.begins[1:])
-            joined = Joined(self._policy, stages.names[:past], only)
-            stream = new()
-            if put_midway(stream, joined, stages.begins[: past + 1], table.before(row), total_steps):
-                return stream
-        return new()
+        stream = new()
+        if row < WORTH_LEAVING_OUT or len(stages.names) > MOST_STAGES:
+            return stream
+        past = sum(begin < row for begin in stages.begins[1:])
+        joined = Joined(self._policy, stages.names[:past], only)
+        before = table.before(row)
+        screen = Screen(joined, stages.begins[: past + 1], before, stream.total_steps)
+        changes = Changes(screen, joined.plan, stream.run, self._digest)
+        return stream if put_after(stream, joined, screen, changes, before) else new()
+
+    def caught_up(self, table: Table, new: Callable[[], Stream]) -> tuple[Stream, list[Transition]]:
+        """A stream that stands behind all rows of a table as if it had been given them, and what it would have said. `new`
+        makes one of this policy that has seen nothing.
+
+        >>> from vitalsdsl.policies.policy import load
+        >>> policy = load("p", text="when mean(loss, 3 steps) > 3 -> orange").policy
+        >>> table = Table.of(Row(step, {"loss": 2.0}) for step in range(2000))
+        >>> stream, said = Batch(policy).caught_up(table, lambda: Stream(policy))
+        >>> said, stream.closed, [t.step for t in stream.push({"loss": 9.0}, 2000) + stream.close()]
+        ([], 1999, [2000])
+        """
+        stream = new()
+        joined, begins = self.laid_out(table)
+        if joined is None or not len(table):
+            return stream, _gone_through(stream, table.events())
+        run, total_steps = stream.run, stream.total_steps
+        screen = Screen(joined, begins, table, total_steps)
+        changes = Changes(screen, joined.plan, run, self._digest)
+        try:
+            found = [change for rule in joined.plan.rules for change in changes.of(rule)]
+        except CannotSay:
+            pass
+        else:
+            if put_after(stream, joined, screen, changes, table):
+                return stream, _in_order(found, joined.plan)
+        first = min((stretch.first for stretch in screen.may_fire().values()), default=0)
+        stream = self._begun_at(new, None, table, first)
+        return stream, _gone_through(stream, table.events(stream.closed))
 
     def suspects(self, table: Table, total_steps: float = math.nan) -> dict[str, Stretch] | None:
         """The names of the rules that may leave green in a run, and where: for these the stream has to be asked. None for
@@ -240,6 +273,12 @@ class _Stages:
     begins: list[int]
     names: list[list[str]]
     unread: list[str]
+
+
+def _in_order(transitions: Iterable[Transition], plan: Plan) -> list[Transition]:
+    """As the stream says them."""
+    place = {(rule.name, rule.member): (rule.index, rule.member or "") for rule in plan.rules}
+    return sorted(transitions, key=lambda one: (one.step, place[one.rule, one.member]))
 
 
 def _level(transitions: Iterable[Transition]) -> Level:

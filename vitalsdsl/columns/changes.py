@@ -6,7 +6,8 @@ row at which it happens. The transitions are the stream's, to the last digit of 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -28,6 +29,18 @@ from vitalsdsl.verdicts.wording import Reading, Run, in_words
 _SHORT = 4
 """A rule is worked out by itself for the rows that it needs where these are so small a part of all."""
 
+
+@dataclass(frozen=True)
+class Stand:
+    """Where a rule stands at the end of a run. `begin` is the first row of the phase that it is in, None where it is in none;
+    `turns` are those that its clauses have taken."""
+
+    level: Level
+    onset: int | None
+    begin: int | None
+    turns: Mapping[Clause, list[Turn]]
+
+
 _Step = tuple[int, Change, int]
 """The row of a change, the change, and the rung that was taken (-1: none)."""
 
@@ -43,7 +56,7 @@ class Changes:
         self._columns = screen.columns
         self._plan = plan
         self._run = Run(run, 0, digest, plan)
-        self._clear_when = {
+        self.clear_when = {
             clause: root for root in plan.graph.roots if isinstance(root, ClearWhen) for clause in root.clauses
         }
 
@@ -65,7 +78,7 @@ class Changes:
         return 1 << (last + 1).bit_length()
 
     def _of(self, rule: RuleState) -> list[Transition]:
-        steps = self._of_guard(rule) if rule.guard is not None else list(self._settled(rule))
+        steps = self._of_guard(rule) if rule.guard is not None else list(self._settled(rule, self._turns_of(rule)))
         if not steps:
             return []
         rows = np.array(sorted({row for row, _, _ in steps}), dtype=np.int64)
@@ -76,6 +89,20 @@ class Changes:
                 reading.row = row
             found.append(in_words(self._run, rule, change, rung, int(at.steps[row]), float(at.times[row]), reading))
         return found
+
+    def stand(self, rule: RuleState) -> Stand:
+        """Where a rule stands at the end. Raises CannotSay."""
+        if rule.guard is not None:
+            steps, begin, turns = self._of_guard(rule), None, {}
+        else:
+            turns = self._turns_of(rule)
+            steps = list(self._settled(rule, turns))
+            stretches = self._stretches(rule)
+            begin = stretches[-1][0] if stretches and stretches[-1][1] == self._columns.count else None
+        newest = steps[-1][1] if steps else None
+        if newest is None:
+            return Stand(Level.GREEN, None, begin, turns)
+        return Stand(newest.to, newest.onset, begin, turns)
 
     # ---------------------------------------------------------------- levels
 
@@ -98,15 +125,20 @@ class Changes:
             found.append((row, change, -1))
         return found
 
-    def _settled(self, rule: RuleState) -> Iterator[_Step]:
+    def _turns_of(self, rule: RuleState) -> dict[Clause, list[Turn]]:
+        """The turns of those of its clauses whose condition is ever true."""
+        said = {clause: found for clause in rule.clauses if (found := self._said(clause)) is not None}
+        stretches = self._stretches(rule) if said else []
+        return {clause: list(self._turns(clause, found, stretches)) for clause, found in said.items()}
+
+    def _settled(self, rule: RuleState, found: Mapping[Clause, Sequence[Turn]]) -> Iterator[_Step]:
         """As `RuleState.settle` finds the rule's level from those of its clauses."""
-        said = [(place, clause, self._said(clause)) for place, clause in enumerate(rule.clauses)]
-        if all(found is None for _, _, found in said):
+        if not found:
             return
         stretches = self._stretches(rule)
         turns: dict[int, list[tuple[int, Turn]]] = {}
-        for place, clause, found in said:
-            for turn in self._turns(clause, found, stretches) if found is not None else ():
+        for place, clause in enumerate(rule.clauses):
+            for turn in found.get(clause, ()):
                 turns.setdefault(turn.row, []).append((place, turn))
         ends = {end for _, end in stretches}
         now = [Turn(-1, Level.GREEN) for _ in rule.clauses]
@@ -140,7 +172,7 @@ class Changes:
 
     def _turns(self, clause: Clause, said: Said, stretches: Sequence[tuple[int, int]]) -> Iterator[Turn]:
         at, count = self._columns.rows, self._columns.count
-        when = self._clear_when.get(clause)
+        when = self.clear_when.get(clause)
         until = None if when is None else self._said(when, asks_all=True)
         clearing = None if until is None else Clearing(until, clause.clear_holding.span)
         _measured_by_rows([*clause.holding.span.extents, *clause.clear_holding.span.extents])

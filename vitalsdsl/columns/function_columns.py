@@ -127,14 +127,14 @@ class FunctionColumns(RunColumns):
         events = [inner for inner in node.inputs if isinstance(inner, sg.Event)]
         if node.call is None and len(node.streams) == len(events) == 1:
             points = self.stream(node.streams[0], node.state.takes_unknown).since(self.since(node.state))
-            at: Column | None = node.state.columns_at_edges(points, self._told_to(node, events[0]).edges, self.rows)  # type: ignore[attr-defined]
+            at: Column | None = node.state.columns_at_edges(points, self.told_to(node, events[0]).edges, self.rows)  # type: ignore[attr-defined]
             return at
         if len(node.streams) + len(events) != 1:
             return None
         if events:
             if node.call is None:
                 return None
-            told: Column | None = node.call[0].columns_of_edges(self._told_to(node, events[0]), self.rows, node.call[1])
+            told: Column | None = node.call[0].columns_of_edges(self.told_to(node, events[0]), self.rows, node.call[1])
             return told
         if isinstance(node.state, Accepted):
             points = self.let_in_points(node.state)
@@ -147,7 +147,7 @@ class FunctionColumns(RunColumns):
         )
         return made
 
-    def _told_to(self, node: nd.Function, event: sg.Event) -> Told:
+    def told_to(self, node: nd.Function, event: sg.Event) -> Told:
         """What a function hears of an event; of a phase, where it asks for that, the ends are its edges."""
         told, since = self.told(event), self.since(node.state)
         edges = told.edges
@@ -167,7 +167,7 @@ class FunctionColumns(RunColumns):
         else:
             state = copy.deepcopy(node.state)
             read = state.read
-        events = {inner: self._told_to(node, inner) for inner in node.inputs if isinstance(inner, sg.Event)}
+        events = {inner: self.told_to(node, inner) for inner in node.inputs if isinstance(inner, sg.Event)}
         if node.call is None and events and not any(len(told.edges) for told in events.values()):
             return UNKNOWN  # it answers with what was so at an edge
         pending: list[tuple[int, int, Callable[..., Any], tuple[Any, ...]]] = []

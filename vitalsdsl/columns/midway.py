@@ -1,21 +1,27 @@
-"""Midway: a stream that begins within a recorded run, as if it had seen the rows before.
+"""Midway: a stream that goes on after a recorded run, or within it, as if it had seen the rows before.
 
-Up to the first row at which one of its rules may leave green, columns say all that it would have come to know: which points
-each function has been handed, which of them its references have let in. So it is handed those, and nothing is evaluated.
+Columns say all that it would have come to know: where its rules stand, which points each function has been handed, which of
+them its references have let in. So it is handed those, and nothing is evaluated.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
+from vitalsdsl.columns.changes import Changes
+from vitalsdsl.columns.columnwise import Columnwise
 from vitalsdsl.columns.joined import Joined
+from vitalsdsl.columns.remembered import count_all, put_edges, still_asked_for
 from vitalsdsl.columns.run_columns import CannotSay, clock_of
 from vitalsdsl.columns.screen import Screen
+from vitalsdsl.columns.standing import Standing, as_truth
 from vitalsdsl.ground.types import SAMPLES, STEPS, TIME
 from vitalsdsl.kernels.accepted import Accepted
+from vitalsdsl.kernels.columns import Array, Rows
+from vitalsdsl.kernels.edges import EdgeCount
+from vitalsdsl.kernels.lag import Lag
 from vitalsdsl.kernels.pairs import Pairs
 from vitalsdsl.kernels.spread_out import Points
 from vitalsdsl.kernels.state import State
@@ -24,95 +30,43 @@ from vitalsdsl.nodes import base as nd
 from vitalsdsl.nodes import signals as sg
 from vitalsdsl.nodes.table import Table
 from vitalsdsl.streaming.stream import Stream
-from vitalsdsl.verdicts.verdict import Clause, ClearWhen, Guard
 
-_PLAIN = (sg.Feed, sg.Let, sg.Freeze, sg.Held, sg.Event, Clause, ClearWhen, Guard)
-"""Roots of which columns say all that they remember, as long as no rule has left green and no event has happened."""
+MOST_ANEW = 5_000
+"""So many points of an expression may be worked out one by one because columns do not know them to the last digit."""
 
 
-def put_midway(stream: Stream, joined: Joined, begins: Sequence[int], past: Table, total_steps: float) -> bool:
-    """Have a stream that has seen nothing stand where it would after the rows of `past`, at none of which one of its rules
-    could leave green. `joined` is its plan, with the names that came in those rows. False where columns do not say enough:
-    the stream is then not to be used."""
-    graph = joined.plan.graph
-    if graph.stalled or any(type(root) not in _PLAIN for root in (*graph.roots, *graph.guards)):
-        return False
-    screen = Screen(joined, begins, past, total_steps)
+def put_after(stream: Stream, joined: Joined, screen: Screen, changes: Changes, past: Table) -> bool:
+    """Have a stream that has seen nothing stand where it would after the rows of `past`. The others are of these rows, and of
+    a plan with the same rules. False where columns do not say enough: the stream is then not to be used."""
+    plan, columns = joined.plan, screen.columns
+    for names in _as_they_came(past):
+        stream.plan.see_names(names)
+    own = stream.plan
     try:
-        for root in graph.roots:
-            _put_root(root, screen)
-        for state in graph.states:
-            _put_state(state, screen)
+        Standing(screen, changes).put(plan, own)
+        for state, twin in zip(plan.graph.states, own.graph.states, strict=True):
+            _put_state(state, twin, screen)
     except CannotSay:
         return False
-    for path, metric in joined.plan.metrics.nodes.items():
-        _put_metric(metric, screen.columns.points.get(path), past)
-    for intake in (*joined.plan.metrics.intakes.values(), *joined.plan.metrics.counters.values()):
-        intake.bound = screen.columns.bound_to(intake)
-    clock = clock_of(joined.plan, past, total_steps)
-    stream.begin_after(joined.plan, clock, {name: int(past.rows.steps[p.rows[-1]]) for name, p in past.points.items()})
+    for path, metric in own.metrics.nodes.items():
+        _put_metric(metric, columns.points.get(path), past)
+    for known, intakes in ((plan.metrics.intakes, own.metrics.intakes), (plan.metrics.counters, own.metrics.counters)):
+        for name, intake in known.items():
+            intakes[name].bound = columns.bound_to(intake)
+    seen = {name: int(past.rows.steps[points.rows[-1]]) for name, points in past.points.items()}
+    stream.begin_after(own, clock_of(own, past, stream.total_steps), seen)
     return True
 
 
-def _put_root(root: sg.Root, screen: Screen) -> None:
-    columns = screen.columns
-    screen.settle(columns.references(root))
-    if isinstance(root, sg.Freeze):
-        if screen.has_frozen(root):
-            raise CannotSay("a reference that was frozen")
-    elif isinstance(root, Clause):
-        if root.holding.span.n or root.clear_holding.span.n:
-            raise CannotSay("a span of k of n samples")
-        root.latest = _newest_truth(root.condition, root, screen)
-    elif isinstance(root, ClearWhen):
-        root.value = _newest_truth(root.condition, root, screen)
-    elif isinstance(root, sg.Held):
-        _put_event(root, screen)
-    elif isinstance(root, sg.Feed):
-        points = columns.stream(root, unknown_too=True)
-        if np.any(points.slack):
-            raise CannotSay("a number that is not known to the last digit")
-        if len(points):
-            root.value = _as_read(root.source, float(points.values[-1]))
-        known = columns.stream(root, unknown_too=False)
-        if len(known):
-            root.step, root.time = _moment(columns.rows, int(known.rows[-1]))
+def _as_they_came(past: Table) -> list[list[str]]:
+    """All logged names in the order in which they came for the first time, with those of one row together."""
+    found: dict[int, list[str]] = {}
+    for name, points in past.points.items():
+        found.setdefault(int(points.rows[0]), []).append(name)
+    return [found[row] for row in sorted(found)]
 
 
-def _newest_truth(condition: nd.Node, root: sg.Root, screen: Screen) -> bool | None:
-    rows = screen.columns.evaluations(root)
-    said = screen.columns.condition(condition)
-    if not said.is_certain:
-        raise CannotSay("a condition is too close to call")
-    return _as_read(condition, float(said.numbers(screen.columns.count)[rows[-1]])) if len(rows) else None
-
-
-def _as_read(node: nd.Node, value: float) -> Any:
-    if not node.is_condition:
-        return value
-    return None if value != value else bool(value)
-
-
-def _moment(rows: Any, row: int) -> tuple[int, float]:
-    return int(rows.steps[row]), float(rows.times[row])
-
-
-def _put_event(event: sg.Held, screen: Screen) -> None:
-    """Of one whose condition has never been true there is little to remember."""
-    told = screen.columns.told(event)
-    if (
-        np.any(screen.columns.condition(event.source).numbers(screen.columns.count)[told.rows] == 1)
-        or event.holding.span.n
-    ):
-        raise CannotSay("an event that has begun")
-    if len(told.rows):
-        event.value = False if told.known.any() else None
-    if isinstance(event, sg.Event) and len(told.rows):
-        event.evaluated_step, _ = _moment(screen.columns.rows, int(told.rows[-1]))
-        event.since_edge = len(told.rows)
-
-
-def _put_state(state: State, screen: Screen) -> None:
+def _put_state(state: State, own: State, screen: Screen) -> None:
     """Hand a memory its points; of a window those that it still holds."""
     columns, since = screen.columns, screen.columns.since(state)
     node = columns.readers.get(state)
@@ -120,53 +74,79 @@ def _put_state(state: State, screen: Screen) -> None:
         raise CannotSay("a memory that nothing reads")
     screen.settle(columns.references(node))
     if isinstance(state, Accepted):
-        _put_reference(state, screen)
+        _put_reference(state, own, screen)
         return
-    for event in node.inputs:
-        if isinstance(event, sg.Event):
-            told = columns.told(event)
-            for row in told.rows[told.known & (told.rows >= since)].tolist():
-                state.evaluated(*_moment(columns.rows, row), True)
-    pending: list[tuple[int, int, Any]] = []
+    if isinstance(own, Window) and not isinstance(own, Pairs):
+        for stream in node.streams:
+            _put_window(own, columns.stream(stream, state.takes_unknown).since(since), stream, columns)
+        return
+    events = [columns.told_to(node, event) for event in node.inputs if isinstance(event, sg.Event)]
+    edges = events[0].edges if events else np.arange(0)
+    told: list[tuple[int, int, Any]] = []
     for place, stream in enumerate(node.streams):
         points = columns.stream(stream, state.takes_unknown).since(since)
-        if np.any(points.slack):
-            raise CannotSay("a number that is not known to the last digit")
-        if isinstance(state, Window) and not isinstance(state, Pairs):
-            _put_window(state, points, columns.rows)
-            continue
-        as_told = isinstance(stream, sg.Feed) and node.call is None
-        for row, value in zip(points.rows.tolist(), points.values.tolist()):
-            pending.append((row, place, _as_read(stream.source, value) if as_told else value))  # type: ignore[attr-defined]
-    pending.sort(key=lambda one: one[:2])
-    for row, place, value in pending:
-        push = state.push_second if place else state.push
-        push(*_moment(columns.rows, row), value)
+        which = still_asked_for(own, points, edges, columns.rows)
+        values = _exactly(points, which, stream, columns).tolist()
+        push = own.push_second if place else own.push
+        if isinstance(stream, sg.Feed) and stream.source.is_condition and node.call is None:
+            values = [as_truth(value) for value in values]
+        told += [(row, place, (push, value)) for row, value in zip(points.rows[which].tolist(), values)]
+    for heard in events:
+        if isinstance(own, EdgeCount):
+            put_edges(own, heard.known, heard.edges, columns.rows)
+        else:
+            told += [(row, 2, (own.edge,)) for row in heard.edges.tolist()]
+    told.sort(key=lambda one: one[:2])
+    steps, times = columns.rows.steps, columns.rows.times
+    for row, _, (tell, *what) in told:
+        tell(int(steps[row]), float(times[row]), *what)
+    for stream in node.streams:
+        count_all(own, columns.stream(stream, state.takes_unknown).since(since), edges, columns.rows)
+    if isinstance(own, Lag) and len(steps):
+        own.read(int(steps[-1]), float(times[-1]))  # it lets go of what no later row asks for
 
 
-def _put_window(state: Window, points: Points, rows: Any) -> None:
+def _exactly(points: Points, which: Array, stream: nd.Node, columns: Columnwise) -> Array:
+    """Some points of a stream, to the last digit."""
+    if not np.any(points.slack):
+        return points.values[which]
+    if len(which) > MOST_ANEW:
+        raise CannotSay("a number that is not known to the last digit")
+    assert isinstance(stream, sg.Feed)
+    values = points.values[which].copy()
+    known = values == values
+    values[known] = columns.at_rows(stream.source).number(stream.source, points.rows[which][known])
+    return values
+
+
+def _put_window(own: Window, points: Points, stream: nd.Node, columns: Columnwise) -> None:
+    rows = columns.rows
     axis = (
         np.arange(len(points))
-        if state.unit == SAMPLES
-        else (rows.steps if state.unit == STEPS else rows.times)[points.rows]
+        if own.unit == SAMPLES
+        else (rows.steps if own.unit == STEPS else rows.times)[points.rows]
     )
-    placed = axis == axis
-    axis, at, values = axis[placed], points.rows[placed], points.values[placed]
-    if not len(axis):
+    placed = np.nonzero(axis == axis)[0]
+    if not len(placed):
         return
-    begin = int(np.searchsorted(axis, axis[-1] - state.size, side="left"))
-    state.seen = begin
-    for row, value in zip(at[begin:].tolist(), values[begin:].tolist()):
-        state.push(*_moment(rows, row), value)
-    state.first = axis[0].item()
+    axis = axis[placed]
+    begin = int(np.searchsorted(axis, axis[-1] - own.size, side="left"))
+    values = _exactly(points, placed[begin:], stream, columns)
+    own.seen = begin
+    at = points.rows[placed[begin:]]
+    for step, time, value in zip(rows.steps[at].tolist(), rows.times[at].tolist(), values.tolist()):
+        own.push(step, time, value)
+    own.first = axis[0].item()
 
 
-def _put_reference(state: Accepted, screen: Screen) -> None:
+def _put_reference(state: Accepted, own: State, screen: Screen) -> None:
+    assert isinstance(own, Accepted)
     columns = screen.columns
+    rows = columns.rows
     offered, let_in = columns.reference_points(state), columns.let_in_points(state)
     if np.any(offered.slack):
         raise CannotSay("a number that is not known to the last digit")
-    axis = (columns.rows.times if state.unit == TIME else columns.rows.steps)[offered.rows]
+    axis = (rows.times if state.unit == TIME else rows.steps)[offered.rows]
     placed = axis == axis
     accepted = placed & np.isfinite(let_in.values)
     at, values = offered.rows[accepted], offered.values[accepted]
@@ -175,14 +155,18 @@ def _put_reference(state: Accepted, screen: Screen) -> None:
         begin = max(0, len(at) - int(state.size))
     elif len(at):
         begin = int(np.searchsorted(axis[accepted], axis[accepted][-1] - state.size, side="right"))
-    for row, value in zip(at[begin:].tolist(), values[begin:].tolist()):
-        state.push(*_moment(columns.rows, row), value)
-        state.decide(accept=True)
+    for step, time, value in zip(*_told(rows, at[begin:]), values[begin:].tolist()):
+        own.push(step, time, value)
+        own.decide(accept=True)
     if placed.any():
-        state.first, state.count = axis[placed][0].item(), len(at)
+        own.first, own.count = axis[placed][0].item(), len(at)
+
+
+def _told(rows: Rows, at: Array) -> tuple[list[int], list[float]]:
+    return rows.steps[at].tolist(), rows.times[at].tolist()
 
 
 def _put_metric(node: nd.MetricNode, points: Points | None, past: Table) -> None:
     if points is not None:
-        step, time = _moment(past.rows, int(points.rows[-1]))
+        (step,), (time,) = _told(past.rows, points.rows[-1:])
         node.load([step, step, time, float(points.values[-1])])

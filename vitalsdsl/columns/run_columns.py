@@ -242,6 +242,11 @@ class RunColumns:
 
     # ---------------------------------------------------------------- what was logged
 
+    def counter(self, name: str, row: int) -> float:
+        """The newest value of a counter that the run logs, at a row."""
+        values = self._counters.get(name)
+        return math.nan if values is None else float(values[row])
+
     def bound_to(self, intake: Intake) -> str | None:
         """The logged name that feeds a metric or a counter; None where none has come."""
         since = 0 if intake.is_counter else self.since(intake.metric)

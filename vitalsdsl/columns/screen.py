@@ -205,12 +205,15 @@ class Screen:
         """Which of the rows' points would be let in, by what the conditions say as things stand."""
         ok = np.ones(self.columns.count, bool)
         for freeze in self.columns.freezes(reference):
-            ok &= self._admitted(freeze)
+            ok &= self._admitted(freeze)[0]
         return ok
 
-    def has_frozen(self, freeze: sg.Freeze) -> bool:
-        """Whether a condition has ever frozen its reference. Raises CannotSay."""
-        return bool(self._freezing(freeze).any())
+    def left_frozen(self, freeze: sg.Freeze) -> tuple[bool, int, int | None]:
+        """Whether a condition freezes its reference at the end, at how many evaluations it has, and since which row. Raises
+        CannotSay."""
+        evaluated = self._freezing(freeze)
+        _, count, start = self._admitted(freeze)
+        return bool(len(evaluated) and evaluated[-1]), count, start if start >= 0 else None
 
     def _freezing(self, freeze: sg.Freeze) -> Array:
         """Whether a condition freezes its reference, at its evaluations."""
@@ -220,11 +223,13 @@ class Screen:
         known, rows = self.columns.reference_known(freeze.reference), self.columns.evaluations(freeze)
         return self._at(rows, said.true) | self._at(rows, said.unknown) & known[rows]
 
-    def _admitted(self, freeze: sg.Freeze) -> Array:
+    def _admitted(self, freeze: sg.Freeze) -> tuple[Array, int, int]:
+        """Which of the rows' points a condition lets in; at how many evaluations it has frozen the reference at the end, since
+        which row (-1: it has not)."""
         rows, evaluated = self.columns.evaluations(freeze), self._freezing(freeze)
         admitted = np.ones(self.columns.count, bool)
         if not evaluated.any():
-            return admitted
+            return admitted, 0, -1
         latest = dense(rows, evaluated.astype(float), self.columns.count, before=0.0) > 0
         at_evaluation = np.zeros(self.columns.count, bool)
         at_evaluation[rows] = True
@@ -248,7 +253,7 @@ class Screen:
                     admitted[row] = False
                     continue
             start, count = -1, 0
-        return admitted
+        return admitted, count, start
 
     def _exceeded(self, limit: Extent, start: int, row: int, count: int) -> bool:
         if limit.unit == SAMPLES:

@@ -112,7 +112,7 @@ class Builder(ExpressionBuilder):
         span = self._token_span(token)
         inside = Span(span.source, span.start + 1, span.end - 1)
         text = self._text(token)
-        return self.template(text, inside, places(str(token), span.start) if len(text) < len(token) - 2 else None)
+        return self.template(text, inside, places(str(token), span.start) if len(text) < len(str(token)) - 2 else None)
 
     def template(self, text: str, span: Span, written: Sequence[int] | None = None) -> rules.Template:
         """`grad_norm is {grad_norm:.2f}`: `{{` and `}}` stand for braces. `written` is where each character stands, if they

@@ -260,7 +260,7 @@ class ThenNo(Root):
         second = self.second
         evaluated = second.evaluated_step if isinstance(second, Event) else second.step
         if evaluated == step and second.value:
-            self.opened = None
+            self.opened, self.opened_time = None, math.nan
         if self.opened is None and self.first.edge_step == step:
             self.opened, self.opened_time = step, time
         if self.opened is None:

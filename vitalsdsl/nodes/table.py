@@ -36,6 +36,19 @@ class Table:
         points = {name: one.before(row) for name, one in self.points.items() if one.rows[0] < row}
         return Table(Rows(self.rows.steps[:row], self.rows.times[:row]), points)
 
+    def events(self, after: int | None = None) -> Iterator[Row]:
+        """The rows of the closed steps after one, made anew: of a step that came in several rows there is one."""
+        begin = 0 if after is None else int(np.searchsorted(self.rows.steps, after, side="right"))
+        for first in range(begin, len(self), AT_ONCE // 50):
+            part = slice(first, first + AT_ONCE // 50)
+            steps, times = self.rows.steps[part].tolist(), self.rows.times[part].tolist()
+            logged: list[dict[str, float]] = [{} for _ in steps]
+            for name, points in self.points.items():
+                own = slice(*np.searchsorted(points.rows, (first, first + len(steps))).tolist())
+                for row, value in zip(points.rows[own].tolist(), points.values[own].tolist()):
+                    logged[row - first][name] = value
+            yield from map(Row, steps, logged, times)
+
     @classmethod
     def of(cls, events: Iterable[Row | Rewind]) -> Table | None:
         """The columns of a run; None where it goes back, a point comes after its step has closed, or a name comes twice
