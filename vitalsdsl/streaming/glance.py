@@ -170,7 +170,9 @@ class Glance:
         never = None
         if left.range is not None and right.range is not None:
             (_, most), (least, _) = (left.range, right.range) if node.symbol[0] == ">" else (right.range, left.range)
-            never = f"{least} - {_inner(most)} > 2.0 * {near}"
+            never = " or ".join(
+                [f"{least} - {_inner(most)} > 2.0 * {near}", *dict.fromkeys([*left.unknown, *right.unknown])]
+            )
         return Surely(false, true, " or ".join([false, *unknown]), " or ".join([true, *unknown]), never)
 
     def _near(self, left: Piece, right: Piece) -> str:
