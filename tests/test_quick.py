@@ -222,6 +222,32 @@ def test_what_surely_changes_nothing_is_not_evaluated() -> None:
     assert stream.push({"x": 9.0, "y": 0.0}, 401) + [t.to.word for t in stream.close()] == ["yellow"]
 
 
+@pytest.mark.parametrize("keeps", [True, False])
+def test_where_generated_code_fails_the_graph_goes_on_and_the_place_is_named(
+    keeps: bool, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    events, renew, calls = rows(8, 1500, "spikes"), ahead.Ahead.renew, 0
+
+    def fails(self: ahead.Ahead, step: int, *given: Any) -> Any:
+        nonlocal calls
+        calls += 1
+        if step > 900:
+            raise ZeroDivisionError("ours")
+        return renew(self, step, *given)
+
+    monkeypatch.setattr(ahead.Ahead, "renew", fails)
+    policy = load("w", text=WINDOWS).policy
+    one = Stream(policy, keep_rows=keeps)
+    if not keeps:
+        with pytest.raises(ZeroDivisionError):
+            go(one, events)
+        assert "evaluation failed at `x`" in caplog.text
+        return
+    assert go(one, events) == go(Stream(policy, quick=False), events)
+    assert calls > 1 and not one.code
+    assert caplog.text.count("generated code failed at `x`") == 1
+
+
 def test_the_code_can_be_read() -> None:
     text = "rule high { when grad_norm > 3 * mean(grad_norm, 500 steps) for 20 steps -> orange }"
     stream = Stream(load("w", text=text).policy)

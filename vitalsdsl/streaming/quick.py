@@ -9,6 +9,7 @@ comes out is always the graph's, and what is generated remembers nothing that co
 from __future__ import annotations
 
 import math
+import traceback
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from importlib import import_module
@@ -74,6 +75,14 @@ class Quick:
         is_stale, layout.is_stale = layout.is_stale, False
         layout.newest = step, time
         return layout.written.watch.send((step, time, tuple(values.values()), is_stale))
+
+    def failed_at(self, error: Exception) -> str:
+        """The rule, event or metric in whose lines generated code has failed."""
+        assert self._current is not None
+        lines = self._current.written.source.splitlines()
+        numbers = [at for frame, at in traceback.walk_tb(error.__traceback__) if frame.f_code.co_name == "watch"]
+        before = lines[: numbers[-1]] if numbers else []
+        return next((line.strip()[2:] for line in reversed(before) if line.strip().startswith("# ")), "a step")
 
     @property
     def evaluated(self) -> Collection[nd.Node]:

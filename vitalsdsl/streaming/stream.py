@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import math
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any
@@ -14,8 +15,11 @@ from vitalsdsl.nodes import base as nd
 from vitalsdsl.planning.plan import Plan
 from vitalsdsl.streaming.history import History, OpenStep, Snapshot
 from vitalsdsl.streaming.quick import Quick
+from vitalsdsl.streaming.state import put_back, state_of
 from vitalsdsl.verdicts.verdict import Past, RuleState, Transition
 from vitalsdsl.verdicts.wording import describe
+
+logger = logging.getLogger("vitalsdsl")
 
 
 class Stream:
@@ -176,16 +180,18 @@ class Stream:
             clock.first_step = step
         if clock.first_time != clock.first_time:
             clock.first_time = time
-        self.closed = step
+        before, self.closed = self.closed, step
         if self._quick is not None:
-            if opened.plain is not None:
-                layout = self._quick.layout(opened.plain)
-                if layout is not None:
-                    if layout.is_stale:
-                        self._note_seen()
-                    self._lately = opened.plain, step
+            layout = self._quick.layout(opened.plain) if opened.plain is not None else None
+            if layout is not None and opened.plain is not None:
+                if layout.is_stale:
+                    self._note_seen()
+                self._lately = opened.plain, step
+                try:
                     touched = self._touched = self._quick.step(layout, step, time, opened.plain) or []
-                    return out + self._settle(touched, step, time) if touched else out
+                except Exception as error:  # ours, and the graph can do without it
+                    return out + self._go_on_without(error, before, opened)
+                return out + self._settle(touched, step, time) if touched else out
             self._stand_aside()
         fresh = self._fresh = self._take_in(opened, step, time)
         self._touched = None
@@ -194,6 +200,22 @@ class Stream:
         for reference in plan.graph.references:
             reference.close(step, time)
         return out + self._settle(plan.rules, step, time)
+
+    def _go_on_without(self, error: Exception, before: int | None, opened: OpenStep) -> list[Transition]:
+        """Generated code has failed with a step half taken in: from the points that are kept, have the graph do it, and all
+        steps to come. Raises the error where none are kept."""
+        assert self._quick is not None
+        where = self._quick.failed_at(error)
+        if self._history is None or before is None:
+            logger.error("vitals: evaluation failed at `%s`, step %s of run %s", where, opened.step, self.run)
+            raise error
+        logger.warning(
+            "vitals: generated code failed at `%s`, step %s of run %s; the rules go on without it",
+            where, opened.step, self.run, exc_info=error,
+        )  # fmt: skip
+        self._is_quick = False
+        self._restart(before)
+        return self._evaluate(opened)
 
     def _stand_aside(self) -> None:
         """Have the graph take over from what was generated."""
@@ -395,60 +417,16 @@ class Stream:
 
     def _state(self, to_keep: bool = False) -> dict[str, Any]:
         """As plain data, or else to be kept in this process."""
-        plan, clock = self.plan, self.plan.graph.clock
         self._note_seen()
         if self._quick is not None:
             self._quick.hand_over()
-        return {
-            "clock": [
-                clock.step,
-                clock.time,
-                clock.first_step,
-                clock.first_time,
-                clock.total_steps,
-                dict(clock.counters),
-            ],
-            "closed": self.closed,
-            "seen": dict(self._seen),
-            "bound": {name: intake.bound for name, intake in plan.metrics.intakes.items() if intake.bound is not None},
-            "counted": {name: counter.bound for name, counter in plan.metrics.counters.items() if counter.bound},
-            "metrics": {name: node.save() for name, node in plan.metrics.nodes.items()},
-            "roots": [root.save() for root in plan.graph.roots],
-            "kernels": [kernel.keep() if to_keep else kernel.save() for kernel in plan.graph.states],
-            "kept": to_keep,
-            "rules": [rule.save() for rule in plan.rules if rule.guard is None],
-            "guards": {rule.name: rule.save() for rule in plan.rules if rule.guard is not None},
-            "stalled": [node.now for node in plan.graph.stalled],
-        }
+        return {"closed": self.closed, "seen": dict(self._seen), **state_of(self.plan, to_keep)}
 
     def _restore(self, state: Mapping[str, Any]) -> None:
-        plan, clock = self.plan, self.plan.graph.clock
-        clock.step, clock.time, clock.first_step, clock.first_time, clock.total_steps, counters = state["clock"]
+        self.closed, self._seen = state["closed"], dict(state["seen"])
+        self.plan.see_names(list(self._seen))
+        put_back(self.plan, state)
         self.total_steps = self._total_steps
-        clock.counters = dict(counters)
-        self.closed = state["closed"]
-        plan.see_names(list(state["seen"]))
-        self._seen = dict(state["seen"])
-        for name, bound in state["bound"].items():
-            plan.metrics.intakes[name].bound = bound
-        for name, bound in state["counted"].items():
-            plan.metrics.counters[name].bound = bound
-        for name, node in state["metrics"].items():
-            plan.metrics.node(name).load(node)
-        for rule in plan.rules:
-            if rule.guard is not None:
-                rule.load(state["guards"][rule.name])
-        for owned, saved, put in (
-            (plan.graph.roots, state["roots"], "load"),
-            (plan.graph.states, state["kernels"], "put_back" if state.get("kept") else "load"),
-            ([rule for rule in plan.rules if rule.guard is None], state["rules"], "load"),
-        ):
-            if len(owned) != len(saved):
-                raise StateError("saved rule state belongs to another policy")
-            for part, data in zip(owned, saved):
-                getattr(part, put)(data)
-        for node, now in zip(plan.graph.stalled, state["stalled"]):
-            node.now = now
 
     def push_row(self, row: Row) -> list[Transition]:
         return self.push(row.values, row.step, row.time)
