@@ -181,6 +181,21 @@ def test_benign_spikes_stay_yellow(slice_: dict[str, list[Outcome]]) -> None:
     assert not [(o.case, o.alarms) for o in slice_["benign"] if o.highest > Level.YELLOW]
 
 
+SPIKES = [("bad_batches", {"steps": 60}), ("bad_batches", {"steps": 100}),
+          ("spike_benign", {"recovery": 30.0}), ("spike_benign", {"recovery": 100.0})]  # fmt: skip
+
+
+@pytest.mark.parametrize(("curve", "shape"), SPIKES)
+def test_a_spike_that_scatters_across_the_line_is_one_episode(
+    curve: str, shape: dict[str, float], pack: LoadedPolicy
+) -> None:
+    # Not a nat high, in a log of each step: while it dies down, noise carries it across the line many times. What four rules
+    # say of its loss and its gradient is four alarms and their ends.
+    outcome = judge(Case("any", curve, curve, 2, 1, {**shape, "height": 0.6}), pack)
+    told = [alarm.rule for alarm in outcome.alarms]
+    assert "loss_spike" in told and len(told) == len(set(told)) <= 4
+
+
 @pytest.mark.parametrize("curve", PLAIN)
 def test_what_is_plain_to_see_is_orange(curve: str, slice_: dict[str, list[Outcome]]) -> None:
     (seen,) = [o for o in slice_["latency"] if o.case.curve == curve]
