@@ -9,6 +9,7 @@ import click
 
 from vitalsdsl.cli.app import fail
 from vitalsdsl.cli.options import step_option
+from vitalsdsl.cli.output import progress
 from vitalsdsl.cli.packs import installed as installed_packs
 from vitalsdsl.cli.recorded import recordings, surveyed
 from vitalsdsl.ground.diagnostic import Diagnostic, Severity, printable
@@ -80,7 +81,8 @@ def _written(name: str, sources: tuple[str, ...], survey: Survey, step_key: str 
         nonlocal runs
         trial = Trial(policy)
         for recording in recordings(sources, step_key, quietly=True):
-            trial.take(recording.info, recording.events, healthy=True)
+            for _ in progress(trial.going_through(recording.info, recording.events, True), recording.info.name):
+                pass
         runs = trial.result()
         return Runs(runs.survey, runs.rules, healthy=0)
 
