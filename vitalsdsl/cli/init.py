@@ -41,6 +41,7 @@ def command(sources: tuple[str, ...], output: Path | None, force: bool, step_key
     turns orange on one of them, though it has no NaN, is loosened or left out, and the text says so. Several
     sources of one project give one policy. It goes to standard output, or with -o to FILE, which is never replaced unasked.
     """
+    output = None if output == Path("-") else output
     if output is not None and output.exists() and not force:
         fail(f"{output} is there already: name another file, or say --force to replace it")
     if output is not None and is_yaml(output.name):

@@ -146,7 +146,7 @@ def _show(transitions: list[Transition], form: str, worst: Level, count: int) ->
 def _summary(loaded: LoadedPolicy, run: str, seen: Replayed, rows: int, count: int, remarks: Remarks) -> None:
     if not rows:
         raise UsageError(f"{run} holds no rows")
-    said = f"{count} transition{'s' * (count != 1)} in {rows:,} rows; at the end {coloured(seen.level.word)}"
+    said = f"{count} transition{'s' * (count != 1)} in {rows:,} row{'s' * (rows != 1)}; at the end {coloured(seen.level.word)}"
     click.echo(f"  {said}")
     remarks.runs += 1
     reads = Reads(loaded.policy)
