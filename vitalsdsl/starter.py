@@ -18,6 +18,7 @@ from vitalsdsl.ground.diagnostic import printable
 from vitalsdsl.ground.quoting import quoted
 from vitalsdsl.ground.source import Source
 from vitalsdsl.ground.survey import MetricSurvey, Survey
+from vitalsdsl.ground.words import RESERVED
 from vitalsdsl.language.formatter import name_text
 from vitalsdsl.language.layout import format_policy
 from vitalsdsl.language.parser import parse
@@ -93,7 +94,7 @@ class Starter:
 
     def __init__(self, name: str, survey: Survey, naming: Naming, packs: Sequence[Pack], told: str) -> None:
         self._name = re.sub(r"\W+", "_", name, flags=re.ASCII).strip("_").lower() or "run"
-        if self._name[0].isdigit():
+        if self._name[0].isdigit() or self._name in RESERVED:
             self._name = f"run_{self._name}"
         self._survey = survey
         self._naming = naming

@@ -19,7 +19,7 @@ from vitalsdsl.runs.sources import Recording, apart
 from vitalsdsl_files.format import LAST_RESORT, BinaryFormat, Format, Reading
 from vitalsdsl_files.opening import HEAD, Joined, Log, encoding_of, head_of, pieces_of, start_of, text_of, unreadable
 from vitalsdsl_files.registry import known
-from vitalsdsl_files.segments import MODES, Part, Track, parts_of
+from vitalsdsl_files.segments import MODES, GoingBack, Part, Track, parts_of
 
 HELD = 1_000_000
 """How many values of a log are held in memory, so that it is read but once."""
@@ -206,6 +206,8 @@ def _runs(found: Format | BinaryFormat, log: Log, wish: _Wish, notes: Iterable[s
                     return [_as_it_comes(reading, lambda again: _events(found, log, again))]
     if not track.rows:
         raise SourceError(f"`{log.name}` has no rows")
+    if track.rows > 1 and min(track.steps) == max(track.steps):
+        reading.notes.append(f"all {track.rows:,} rows are at step {track.steps[0]}, and count as one")
     parts = parts_of(track, wish.mode(reading))
     return [_recording(at, part, reading, _part_events(found, log, part, held, wish)) for at, part in enumerate(parts)]
 
@@ -250,10 +252,13 @@ def _as_it_comes(reading: Reading, events: Callable[[Reading], Iterator[Row | Re
     said = tuple(reading.notes)
 
     def begin() -> Iterator[Row | Rewind]:
-        again = Reading(reading.name, reading.step_key, reading.live)
+        again, going_back = Reading(reading.name, reading.step_key, reading.live), GoingBack()
         try:
-            yield from events(again)
+            for event in events(again):
+                going_back.add(event)
+                yield event
         finally:
+            again.notes += [note] if (note := going_back.note()) else []
             late.extend(note for note in again.notes if note not in said and note not in late)
 
     return Recording(RunInfo(reading.name, reading.total_steps, notes=said), _Anew(begin), late)

@@ -241,7 +241,14 @@ def _settle(
 
 
 def _may_be_counted(rows: Sequence[Mapping[str, object] | Rewind], reading: Reading) -> bool:
-    return reading.step_key is None and are_of_a_training(rows)
+    return reading.step_key is None and _no_step_of(rows) is None and are_of_a_training(rows)
+
+
+def _no_step_of(rows: Sequence[Mapping[str, object] | Rewind]) -> object:
+    """What the rows hold under `step`, where that is no whole number."""
+    return next(
+        (row["step"] for row in rows if not isinstance(row, Rewind) and row.get("step") not in (None, "")), None
+    )
 
 
 def _choose(sample: Sequence[Mapping[str, object] | Rewind], reading: Reading) -> str | None:
@@ -276,6 +283,13 @@ def _no_step(sample: Sequence[Mapping[str, object] | Rewind], reading: Reading) 
     keys = list(dict.fromkeys(key for row in rows for key in row))
     if not keys:
         return f"`{reading.name}` has no rows"
+    if reading.step_key is None and (held := _no_step_of(rows)) is not None:
+        said = str(held)
+        why = f", which is beyond {_LARGEST:,}" if said.lstrip("-").isdecimal() else ""
+        return (
+            f"`{reading.name}` has `{said[:40]}` under `step`{why}: a step is a whole number; if another key is it, say so "
+            "with --step"
+        )
     listed = ", ".join(f"`{key}`" for key in keys[:8]) + (", …" if len(keys) > 8 else "")
     if reading.step_key is None:
         able = [key for key in keys if _counts_up([whole(row.get(key)) for row in rows])][:3]

@@ -85,11 +85,45 @@ def parts_of(track: Track, mode: str) -> list[Part]:
 
 
 def _tell(part: Part, backs: list[tuple[int, int]], mode: str) -> None:
-    if not backs:
-        return
-    times = {1: "", 2: " and once more"}.get(len(backs), f" and {len(backs) - 1} times more")
-    what = "its rows are passed on as they are" if mode == "ignore" else "read as a resume, which replaces those steps"
-    part.notes.append(f"the step goes back from {backs[0][0]} to {backs[0][1]}{times}: {what}")
+    if backs:
+        what = (
+            "its rows are passed on as they are" if mode == "ignore" else "read as a resume, which replaces those steps"
+        )
+        part.notes.append(_goes_back(*backs[0], len(backs), what))
+
+
+def _goes_back(newest: int, step: int, times: int, what: str) -> str:
+    more = {1: "", 2: " and once more"}.get(times, f" and {times - 1} times more")
+    return f"the step goes back from {newest} to {step}{more}: {what}"
+
+
+class GoingBack:
+    """Counts where the step goes back in a log whose rows are passed on as they come, and are not kept: where a row is
+    below an earlier one of the same metrics."""
+
+    def __init__(self) -> None:
+        self._newest = 0
+        self._latest: dict[int, int] = {}
+        self._first: tuple[int, int] | None = None
+        self._times = 0
+
+    def add(self, event: Row | Rewind) -> None:
+        if isinstance(event, Rewind):
+            self._latest = {kind: min(step, event.step) for kind, step in self._latest.items()}
+            self._newest = min(self._newest, event.step)
+            return
+        kind = hash(frozenset(event.values))
+        if event.step < self._latest.get(kind, event.step):
+            self._times += 1
+            self._first = self._first or (self._newest, event.step)
+            self._latest = {one: min(step, event.step - 1) for one, step in self._latest.items()}
+            self._newest = event.step
+        self._latest[kind] = event.step
+        self._newest = max(self._newest, event.step)
+
+    def note(self) -> str:
+        """What there is to say of it at the end; empty where it never went back."""
+        return _goes_back(*self._first, self._times, "its rows are passed on as they are") if self._first else ""
 
 
 def _returns(track: Track, dropped: frozenset[int], mode: str) -> Iterator[tuple[int, int, int, str]]:

@@ -117,7 +117,7 @@ class Rules:
                 self._monitor.load(json.loads(saved))
             else:
                 saved_attempt = 0
-        except StateError as error:
+        except (StateError, ValueError) as error:
             saved_attempt = 0
             logger.warning("vitals: the rules start anew at step %d: %s", step, error)
         for _ in range(self._history.attempt - saved_attempt):

@@ -119,8 +119,8 @@ class Attachment:
         if kept is not None:
             try:
                 monitor.load(kept)
-            except StateError:  # of a policy that has changed since: its rules start anew
-                logger.debug("vitals: the state of run %s belongs to another policy", run)
+            except StateError as error:
+                logger.warning("vitals: the rules of run %s start anew: %s", run, error)
         # Hooks at exit run last in, first out: ours, which closes the open step, before the dispatcher's own.
         atexit.unregister(self.end_all)
         atexit.register(self.end_all)

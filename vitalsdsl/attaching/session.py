@@ -12,7 +12,8 @@ import time as clock
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
-from vitalsdsl.ground.errors import UsageError
+from vitalsdsl.attaching.saved_state import sealed, unsealed
+from vitalsdsl.ground.errors import StateError, UsageError
 from vitalsdsl.ground.points import number
 from vitalsdsl.language.rules import Level
 from vitalsdsl.planning.logged import WHY_UNKNOWN, Read, Reads
@@ -247,14 +248,25 @@ class Monitor:
         return out
 
     def save(self) -> dict[str, Any]:
-        """The state of all rules, as plain data for a checkpoint."""
+        """The state of all rules, as plain data for a checkpoint, which JSON can hold (NaN and Infinity as Python writes
+        them)."""
         with self._lock:
-            return self._stream.save()
+            return sealed(self._stream.save())
 
     def load(self, state: Mapping[str, Any]) -> None:
-        """Take up a saved state. Raises StateError where it belongs to another policy or is damaged."""
+        """Take up a saved state. Raises StateError where it belongs to another policy or is damaged; the monitor is as it
+        was before, then, and can go on from there."""
+        inside = unsealed(state)
         with self._lock:
-            self._stream.load(state)
+            old = self._stream
+            new = Stream(self.policy.policy, self.run, self.policy.digest, self._keep_all, old.total_steps)
+            try:
+                new.load(inside)
+            except StateError:
+                raise
+            except Exception as error:  # whatever a wrong value in it leads to
+                raise StateError("saved rule state is damaged: it is not as it was saved") from error
+            self._stream = new
             self._is_fresh, self._is_resumed = False, True
             if self._stream.closed is not None:
                 self._next_step = self._stream.closed + 1

@@ -21,6 +21,7 @@ from vitalsdsl.backtesting.pool import cores
 from vitalsdsl.backtesting.records import records
 from vitalsdsl.cli.app import EXIT_FINDINGS, EXIT_LEVEL, fail
 from vitalsdsl.cli.backtest_tables import show
+from vitalsdsl.cli.heartbeat import heartbeat
 from vitalsdsl.cli.options import fail_option, home_option, loading_options, step_option
 from vitalsdsl.cli.recorded import nothing_read
 from vitalsdsl.configuration import home_here
@@ -33,9 +34,6 @@ EXIT_STOPPED = 130
 """As shells have it for what Ctrl-C ended."""
 
 LEVELS = ("yellow", "orange", "red")
-
-_SAID_EVERY = 15.0
-"""Seconds between two lines on how far it is, where no terminal shows a bar."""
 
 
 @click.command("backtest")
@@ -178,7 +176,9 @@ def _progress() -> Iterator[OnProgress]:
     """A bar on stderr where a person can see it, else a line now and then."""
     console = Console(stderr=True)
     if not (console.is_terminal and sys.stderr.isatty()):
-        yield _Lines()
+        lines = _Lines()
+        with heartbeat(lines.told):
+            yield lines
         return
     columns = (
         TextColumn("backtest"),
@@ -199,17 +199,19 @@ def _progress() -> Iterator[OnProgress]:
 
 
 class _Lines:
-    """How far it is, in a line every quarter of a minute."""
+    """How far it is, for the line that is said now and then."""
 
     def __init__(self) -> None:
-        self._began = self._said = time.monotonic()
+        self._began = time.monotonic()
+        self._done = (0, 0, 0)
 
     def __call__(self, done: int, places: int, points: int) -> None:
-        now = time.monotonic()
-        if now - self._said >= _SAID_EVERY and done < places:
-            self._said = now
-            pace = points / (now - self._began)
-            click.echo(f"{done:,} of {places:,} read, {_count(pace)} points/s", err=True)
+        self._done = done, places, points
+
+    def told(self) -> str:
+        done, places, points = self._done
+        pace = points / max(time.monotonic() - self._began, 0.1)
+        return f"{done:,} of {places:,} read, {_count(pace)} points/s" if done < places else ""
 
 
 def _count(number: float) -> str:

@@ -9,6 +9,7 @@ import click
 
 from vitalsdsl.cli.app import fail
 from vitalsdsl.cli.options import step_option
+from vitalsdsl.cli.output import progress
 from vitalsdsl.cli.packs import installed as installed_packs
 from vitalsdsl.cli.recorded import recordings, surveyed
 from vitalsdsl.ground.diagnostic import Diagnostic, Severity, printable
@@ -40,6 +41,7 @@ def command(sources: tuple[str, ...], output: Path | None, force: bool, step_key
     turns orange on one of them, though it has no NaN, is loosened or left out, and the text says so. Several
     sources of one project give one policy. It goes to standard output, or with -o to FILE, which is never replaced unasked.
     """
+    output = None if output == Path("-") else output
     if output is not None and output.exists() and not force:
         fail(f"{output} is there already: name another file, or say --force to replace it")
     if output is not None and is_yaml(output.name):
@@ -80,7 +82,8 @@ def _written(name: str, sources: tuple[str, ...], survey: Survey, step_key: str 
         nonlocal runs
         trial = Trial(policy)
         for recording in recordings(sources, step_key, quietly=True):
-            trial.take(recording.info, recording.events, healthy=True)
+            for _ in progress(trial.going_through(recording.info, recording.events, True), recording.info.name):
+                pass
         runs = trial.result()
         return Runs(runs.survey, runs.rules, healthy=0)
 

@@ -11,6 +11,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.progress import Progress
 
+from vitalsdsl.cli.heartbeat import NOW
 from vitalsdsl.ground.diagnostic import printable
 from vitalsdsl.policies.policy import LoadedPolicy
 from vitalsdsl.verdicts.verdict import Transition
@@ -34,10 +35,15 @@ def transition_line(transition: Transition) -> str:
 
 
 def progress(items: Iterable[Item], what: str, total: int | None = None, after: int = 20_000) -> Iterator[Item]:
-    """The items, with a bar on stderr once there are many of them, if stderr is a terminal."""
+    """The items, with a bar on stderr once there are many of them, if stderr is a terminal; else they are counted for the
+    line that is said now and then."""
     console = Console(stderr=True)
     if not console.is_terminal or not sys.stderr.isatty():
-        yield from items
+        NOW.what, NOW.rows = what, 0
+        for count, item in enumerate(items):
+            if count % 1000 == 0:
+                NOW.rows = count
+            yield item
         return
     with Progress(console=console, transient=True) as bar:
         task = None
@@ -47,6 +53,24 @@ def progress(items: Iterable[Item], what: str, total: int | None = None, after: 
             if task is not None and count % 1000 == 0:
                 bar.update(task, completed=count)
             yield item
+
+
+class Remarks:
+    """What there is to say of runs beside their results, on stderr: each once for a command, with how many it is true of."""
+
+    def __init__(self) -> None:
+        self.runs = 0
+        self._counts: dict[tuple[str, str], int] = {}
+
+    def add(self, what: str, text: str) -> None:
+        """Of the run at hand: `never logged`, and what."""
+        self._counts[what, text] = self._counts.get((what, text), 0) + 1
+
+    def tell(self) -> None:
+        """All of them, the first that came up first."""
+        for (what, text), count in self._counts.items():
+            many = f" in {count:,} of {self.runs:,} runs" if self.runs > 1 else ""
+            click.echo(f"  {what}{many}: {printable(text)}", err=True)
 
 
 def warn_of_other_meaning(loaded: LoadedPolicy) -> None:

@@ -9,6 +9,7 @@ from functools import cache
 import click
 
 from vitalsdsl.cli.app import fail
+from vitalsdsl.cli.heartbeat import NOW, heartbeat
 from vitalsdsl.cli.output import progress
 from vitalsdsl.cli.packs import installed
 from vitalsdsl.ground.diagnostic import printable
@@ -37,15 +38,22 @@ def recordings(sources: Sequence[str], step_key: str | None = None, *, quietly: 
         fail("`-` can be given once")
     unread: list[Unread] = []
     seen: set[str] = set()
+    said: dict[str, int] = {}
     count = 0
-    for source in sources:
-        for recording in read(source, step_key=step_key) if source == "-" else _found(source, step_key, seen, unread):
-            count += 1
-            if not quietly:
-                _say(recording.info, recording.info.notes)
-            yield recording
-            if not quietly:
-                _say(recording.info, recording.late_notes)
+    with heartbeat():
+        for source in sources:
+            for recording in (
+                read(source, step_key=step_key) if source == "-" else _found(source, step_key, seen, unread)
+            ):
+                count += 1
+                if not quietly:
+                    _say(recording.info, recording.info.notes, said)
+                yield recording
+                if not quietly:
+                    _say(recording.info, recording.late_notes, said)
+    for note, times in said.items():
+        if times > 1:
+            click.echo(f"{times - 1:,} more run{'s' * (times > 2)}: {printable(note)}", err=True)
     named = [one for one in unread if one.is_named]
     if sources and not count:
         fail(nothing_read(unread))
@@ -62,6 +70,7 @@ def _found(source: str, step_key: str | None, seen: set[str], unread: list[Unrea
         if place.reference in seen:
             continue
         seen.add(place.reference)
+        NOW.what, NOW.rows = place.shown, 0
         try:
             found = read(source if place.is_named and place.is_file else place.reference, step_key=step_key)
         except VitalsError as problem:
@@ -91,9 +100,12 @@ def _passed_over(unread: Sequence[Unread]) -> str:
     return f"passed over, as no log that can be read: {shown}{more}"
 
 
-def _say(info: RunInfo, notes: Sequence[str]) -> None:
+def _say(info: RunInfo, notes: Sequence[str], said: dict[str, int]) -> None:
+    """What a reader says of a run; what it said of an earlier one is counted, and told at the end."""
     for note in notes:
-        click.echo(f"{printable(info.name)}: {printable(note)}", err=True)
+        said[note] = said.get(note, 0) + 1
+        if said[note] == 1:
+            click.echo(f"{printable(info.name)}: {printable(note)}", err=True)
 
 
 def surveyed(sources: Sequence[str], step_key: str | None = None) -> Survey:

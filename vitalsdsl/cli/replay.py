@@ -8,7 +8,7 @@ import click
 
 from vitalsdsl.cli.app import EXIT_LEVEL, EXIT_USAGE
 from vitalsdsl.cli.options import fail_option, form_option, loading_options, step_option
-from vitalsdsl.cli.output import coloured, progress, transition_line, warn_of_other_meaning
+from vitalsdsl.cli.output import Remarks, coloured, progress, transition_line, warn_of_other_meaning
 from vitalsdsl.cli.recorded import recordings
 from vitalsdsl.columns.batch import Batch, Replayed
 from vitalsdsl.ground.diagnostic import printable
@@ -53,15 +53,19 @@ def command(
     if policy_of is not None and not settings and profile is None:
         warn_of_other_meaning(loaded)
     worst, batch, is_whole = Level.GREEN, Batch(loaded.policy, loaded.digest), True
-    for recording in recordings(sources, step_key or loaded.axis):
-        try:
-            if recording.is_pipe:
-                worst = max(worst, _replay_as_it_comes(loaded, recording, form))
-            else:
-                worst = max(worst, _replay(loaded, batch, recording, form))
-        except SourceError as broken:  # it costs no other run
-            click.echo(f"error: {printable(str(broken))}", err=True)
-            is_whole = False
+    remarks = Remarks()
+    try:
+        for recording in recordings(sources, step_key or loaded.axis):
+            try:
+                if recording.is_pipe:
+                    worst = max(worst, _replay_as_it_comes(loaded, recording, form, remarks))
+                else:
+                    worst = max(worst, _replay(loaded, batch, recording, form, remarks))
+            except SourceError as broken:  # it costs no other run
+                click.echo(f"error: {printable(str(broken))}", err=True)
+                is_whole = False
+    finally:
+        remarks.tell()
     if not is_whole:
         ctx.exit(EXIT_USAGE)
     if fail_on is not None and worst >= Level.parse(fail_on) > Level.GREEN:
@@ -77,7 +81,7 @@ def _asked(words: tuple[str, ...], policy_of: str | None) -> tuple[str, tuple[st
     return words[0], words[1:]
 
 
-def _replay(loaded: LoadedPolicy, batch: Batch, recording: Recording, form: str) -> Level:
+def _replay(loaded: LoadedPolicy, batch: Batch, recording: Recording, form: str, remarks: Remarks) -> Level:
     """A whole run at once. One that cannot be read to its end is replayed as far as it could be."""
     info = recording.info
     events = _AsFarAsItGoes(recording)
@@ -88,7 +92,7 @@ def _replay(loaded: LoadedPolicy, batch: Batch, recording: Recording, form: str)
     if events.broken is not None:
         raise events.broken
     if form == "text":
-        _summary(loaded, info.name, seen, events.count, count)
+        _summary(loaded, info.name, seen, events.count, count, remarks)
     return worst
 
 
@@ -113,7 +117,7 @@ class _AsFarAsItGoes:
             self.count = max(self.count, count)
 
 
-def _replay_as_it_comes(loaded: LoadedPolicy, recording: Recording, form: str) -> Level:
+def _replay_as_it_comes(loaded: LoadedPolicy, recording: Recording, form: str, remarks: Remarks) -> Level:
     """A pipe, of which more may come: each transition is told as soon as its step has closed."""
     info = recording.info
     stream = Stream(loaded.policy, info.name, loaded.digest, keep_all=True, total_steps=info.total_steps)
@@ -127,7 +131,8 @@ def _replay_as_it_comes(loaded: LoadedPolicy, recording: Recording, form: str) -
     worst, count = _show(stream.finish(), form, worst, count)
     if form == "text":
         counter = stream.plan.graph.clock.counter
-        _summary(loaded, info.name, Replayed([], stream.level, stream.names, stream.late_points, counter), rows, count)
+        seen = Replayed([], stream.level, stream.names, stream.late_points, counter)
+        _summary(loaded, info.name, seen, rows, count, remarks)
     return worst
 
 
@@ -138,17 +143,18 @@ def _show(transitions: list[Transition], form: str, worst: Level, count: int) ->
     return worst, count + len(transitions)
 
 
-def _summary(loaded: LoadedPolicy, run: str, seen: Replayed, rows: int, count: int) -> None:
+def _summary(loaded: LoadedPolicy, run: str, seen: Replayed, rows: int, count: int, remarks: Remarks) -> None:
     if not rows:
         raise UsageError(f"{run} holds no rows")
-    said = f"{count} transition{'s' * (count != 1)} in {rows:,} rows; at the end {coloured(seen.level.word)}"
+    said = f"{count} transition{'s' * (count != 1)} in {rows:,} row{'s' * (rows != 1)}; at the end {coloured(seen.level.word)}"
     click.echo(f"  {said}")
+    remarks.runs += 1
     reads = Reads(loaded.policy)
     lacking = reads.never_logged(seen.names)
     if lacking:
-        click.echo(f"  never logged: {printable(reads.told(lacking, seen.names))}", err=True)
+        remarks.add("never logged", reads.told(lacking, seen.names))
     for name in reads.never_known(seen.counter):
-        click.echo(f"  never known: {name} ({WHY_UNKNOWN[name]})", err=True)
+        remarks.add("never known", f"{name} ({WHY_UNKNOWN[name]})")
     if seen.late_points:
         late = "1 late point was" if seen.late_points == 1 else f"{seen.late_points:,} late points were"
         click.echo(f"  {late} read by no rule", err=True)

@@ -48,10 +48,10 @@ def command(
     The page is one file that needs no network. It shows the curves with the levels and incidents, gradient norms by layer
     where they were logged, where each metric stands and where it is going, the check-list filled in, and what to try.
     """
-    page = _page()
+    page, to_stdout = _page(), output == Path("-")
     if form == "html" and output is None:
         output = Path(DEFAULT)
-    if output is not None and not _may_be_written(output, page.MADE_BY):
+    if output is not None and not to_stdout and not _may_be_written(output, page.MADE_BY):
         fail(f"`{output}` is there and no report of ours: name another file with -o")
     loaded, checkup = load(policy, settings=settings, profile=profile), load(CHECKUP)
     reports: list[RunReport] = []
@@ -61,7 +61,7 @@ def command(
     if not any(report.rows for report in reports):
         fail("there are no rows to report on")
     text = page.html(reports) if form == "html" else page.markdown(reports)
-    if output is None:
+    if output is None or to_stdout:
         click.echo(text, nl=False)
         return
     try:

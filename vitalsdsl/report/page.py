@@ -158,7 +158,7 @@ def _number(value: float) -> str:
     if value != value:
         return ""
     return (
-        f"{value:,.0f}" if value == int(value) and abs(value) < 1e9 else f"{value:.4g}" if math.isfinite(value) else "∞"
+        f"{value:,.0f}" if abs(value) < 1e9 and value == int(value) else f"{value:.4g}" if math.isfinite(value) else "∞"
     )
 
 

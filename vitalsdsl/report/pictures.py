@@ -23,6 +23,9 @@ COLOURS = {Level.GREEN: "#4c9f70", Level.YELLOW: "#e5b800", Level.ORANGE: "#e874
 MOST_PANELS = 8
 """Curves that are drawn one below the other."""
 
+_DRAWN = 1e150
+"""Curves are drawn up to here: an axis to the end of what numbers can be has no room for its ticks."""
+
 MANY_DECADES = 1.7
 """Decades between a curve's lowest and highest value from which on its axis is logarithmic."""
 
@@ -110,7 +113,7 @@ def _level_strip(axis: Axes, report: RunReport) -> None:
 
 def _panel(axis: Axes, name: str, curve: Curve, report: RunReport) -> None:
     steps = np.array(curve.steps, dtype=float)
-    low, high, mean = np.array(curve.low), np.array(curve.high), np.array(curve.mean)
+    low, high, mean = (np.clip(np.array(of), -_DRAWN, _DRAWN) for of in (curve.low, curve.high, curve.mean))
     few = curve.count <= 60
     axis.fill_between(steps, low, high, color="#9db8d6", alpha=0.7, linewidth=0)
     axis.plot(steps, mean, color="#1f4e79", linewidth=1.0, marker="o" if few else None, markersize=3)

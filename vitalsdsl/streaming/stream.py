@@ -410,8 +410,8 @@ class Stream:
                 opened = self._open = OpenStep(step, began)
                 opened.time, opened.repeats = time, repeats
                 opened.values.update({name: (value[0], value[1]) for name, value in values.items()})
-        except (KeyError, TypeError, ValueError, IndexError) as error:
-            raise StateError(f"saved rule state is damaged: {error}") from error
+        except (KeyError, TypeError, ValueError, IndexError, AttributeError, OverflowError) as error:
+            raise StateError("saved rule state is damaged") from error
         if self.closed is not None and self._history is not None:
             self._history.begin_at(Snapshot(self.closed, self._state(to_keep=True)))
 

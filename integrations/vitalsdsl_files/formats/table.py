@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import re
 from collections.abc import Iterator, Sequence
 from typing import TextIO
 
@@ -14,6 +15,8 @@ from vitalsdsl_files.rows import STEP_KEYS, stepped
 
 _DELIMITERS = ",\t;|"
 _LOOKED_AT = 20
+_COMMA = re.compile(r"[-+]?\d+,\d+(?:[eE][-+]?\d+)?")
+_NO_NUMBER = "is no number here, nor are others like it"
 _STRAIGHT = str.maketrans("“”„‟", '""""')
 
 
@@ -77,10 +80,20 @@ def _rows(stream: TextIO, reading: Reading) -> Iterator[dict[str, object]]:
             names = cells
         else:
             tally.good()
+            if line.number <= _LOOKED_AT and delimiter != ",":
+                _tell_of_commas(names, cells, reading)
             yield {name: cell for name, cell in zip(names, cells, strict=True) if cell and name}
     if cut_off:
         reading.notes.append(cut_off)
     tally.finish()
+
+
+def _tell_of_commas(names: Sequence[str], cells: Sequence[str], reading: Reading) -> None:
+    """Numbers with a decimal comma are none here, as they might be thousands: once, for the first of them."""
+    found = next(((name, cell) for name, cell in zip(names, cells, strict=True) if _COMMA.fullmatch(cell)), None)
+    if found is not None and not any(_NO_NUMBER in note for note in reading.notes):
+        name, cell = found
+        reading.notes.append(f"`{cell}` under `{name}` {_NO_NUMBER}: write {cell.replace(',', '.')}")
 
 
 def _cut(cells: Sequence[str], line: str, columns: int) -> int | None:
@@ -101,6 +114,8 @@ def _names(cells: list[str], reading: Reading) -> list[str]:
             f"`{reading.name}` has no line of column names: its first line is `{_short(cells)}`; "
             "write one above it, such as `step,loss`"
         )
+    for name in dict.fromkeys(cell for cell in cells if cell and cells.count(cell) > 1):
+        reading.notes.append(f"{cells.count(name)} columns are called `{name}`: the last one that is not empty counts")
     return cells
 
 
