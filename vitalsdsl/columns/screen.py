@@ -125,7 +125,7 @@ class Screen:
         """
         rows = self.evaluations(clause)
         none, parts, trouble = rows[:0], self._parts(clause.condition), None
-        true, false = np.True_, np.False_
+        true, false, held, is_certain = np.True_, np.False_, none, True
         if clause.gate is not None:
             true = self.inside(clause.gate.phases).at(rows, self.columns.count).true
         for part in parts:
@@ -139,10 +139,14 @@ class Screen:
             if not np.any(true):
                 return none
             false = false | ~(possible.true | possible.unknown)
-            if not self._held(clause, rows, true, false).any():
+            held = rows[self._held(clause, rows, true, false)]
+            if not len(held):
                 return none
+            is_certain = is_certain and possible.is_certain
         if trouble is not None:
             raise trouble
+        if is_certain:
+            return held
         return self._closely(clause, rows, np.array(np.broadcast_to(true, rows.shape)), false)
 
     def _closely(self, clause: Clause, rows: Array, true: Array, false: Array) -> Array:
