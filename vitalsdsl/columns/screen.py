@@ -14,7 +14,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from vitalsdsl.columns.columnwise import FEW, Columnwise
+from vitalsdsl.columns.bounded_columns import FEW
+from vitalsdsl.columns.columnwise import Columnwise
 from vitalsdsl.columns.joined import Joined
 from vitalsdsl.columns.run_columns import CannotSay
 from vitalsdsl.ground.types import SAMPLES, STEPS, TIME, Extent
@@ -155,10 +156,13 @@ class Screen:
         held = self._held(clause, rows, true, false)
         for part in self._parts(clause.condition):
             left = np.nonzero(true)[0]
-            if len(left) > self.columns.count * FEW:
-                left, possible = np.arange(len(rows)), self.columns.condition(part).at(rows, self.columns.count)
-            else:
-                possible = self.columns.decided(part, rows[left])
+            try:
+                if len(left) > self.columns.count * FEW:
+                    left, possible = np.arange(len(rows)), self.columns.condition(part).at(rows, self.columns.count)
+                else:
+                    possible = self.columns.decided(part, rows[left])
+            except CannotSay:
+                continue  # the bounds are all that there is
             true[left] &= possible.true
             false[left] |= ~(possible.true | possible.unknown)
             held = self._held(clause, rows, true, false)
