@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
 
-from vitalsdsl.columns.at_rows import SYMBOLS, AtRows
-from vitalsdsl.columns.function_columns import UNKNOWN, FunctionColumns
+from vitalsdsl.columns.at_rows import SYMBOLS
+from vitalsdsl.columns.bounded_columns import FEW, BoundedColumns
+from vitalsdsl.columns.function_columns import UNKNOWN
 from vitalsdsl.columns.run_columns import CannotSay
 from vitalsdsl.columns.steady import Steady
 from vitalsdsl.ground.types import SAMPLES, STEPS, TIME, Extent
@@ -22,15 +23,9 @@ from vitalsdsl.nodes.possible import NEVER_KNOWN, Possible, all_of, any_of, at_l
 from vitalsdsl.nodes.sequences import followed, unfollowed
 from vitalsdsl.nodes.spells import Spells, spells
 from vitalsdsl.nodes.worked_out import worked_out
-from vitalsdsl.ops.abs import Abs
-from vitalsdsl.ops.greatest import Greatest
-from vitalsdsl.ops.least import Least
-
-FEW = 1 / 16
-"""The share of a run's rows that may be looked at one by one before whole columns are worked out instead."""
 
 
-class Columnwise(FunctionColumns):
+class Columnwise(BoundedColumns):
     """The nodes of a plan over one run."""
 
     @functools.cached_property
@@ -106,7 +101,7 @@ class Columnwise(FunctionColumns):
 
     def _elementwise(self, node: op.Elementwise) -> Column:
         columns = [self.number(inner) for inner in node.inputs]
-        applied = self._applied(node, columns)
+        applied = self.applied(node, columns)
         if applied is not None:
             return applied
         if any(np.any(column.slack) for column in columns):
@@ -115,17 +110,6 @@ class Columnwise(FunctionColumns):
             return Column(np.float64(node.compute(*(float(column.values) for column in columns))))
         wide = [np.broadcast_to(column.values, (self.count,)).tolist() for column in columns]
         return Column(np.fromiter(map(node.compute, *wide), float, self.count))
-
-    @staticmethod
-    def _applied(node: op.Elementwise, columns: Sequence[Column]) -> Column | None:
-        """The elementwise functions that are as exact as what they are of."""
-        if node.compute is Abs.value:
-            return Column(np.abs(columns[0].values), columns[0].slack)
-        extreme = _EXTREMES.get(node.compute)
-        if extreme is None:
-            return None
-        slack = functools.reduce(np.maximum, [column.slack for column in columns])
-        return Column(functools.reduce(extreme, [column.values for column in columns]), slack)
 
     # ---------------------------------------------------------------- families
 
@@ -169,13 +153,14 @@ class Columnwise(FunctionColumns):
 
     def _comparison(self, node: op.Comparison) -> Possible:
         said = self._steady.said(node)
-        if said is None:
-            said = self._compared_roughly(node)
-            if said is not None and np.count_nonzero(said.is_open) > self.count * FEW:
-                said = None
-        if said is None:
-            said = compared(node.symbol, self.number(node.left), self.number(node.right))
-        return self._decided(said, lambda rows: self._compared_at(node, rows))
+        if said is not None:
+            return self._decided(said, node)
+        roughly = self.compared_roughly(node)
+        if roughly is not None and np.count_nonzero(roughly.is_open) <= self.count * FEW:
+            said = self._decided(roughly, node)
+            if said.is_certain:
+                return said
+        return self._decided(compared(node.symbol, self.number(node.left), self.number(node.right)), node)
 
     # ---------------------------------------------------------------- bounds
 
@@ -187,7 +172,7 @@ class Columnwise(FunctionColumns):
         if isinstance(node, (op.And, op.Or)):
             return (all_of if isinstance(node, op.And) else any_of)(map(self.may_be, node.inputs))
         if isinstance(node, op.Comparison) and self._steady.said(node) is None:
-            said = self._compared_roughly(node)
+            said = self.compared_roughly(node)
             if said is not None:
                 return said
         return self.condition(node)
@@ -197,80 +182,23 @@ class Columnwise(FunctionColumns):
         if node not in self._memo(node):
             if isinstance(node, (op.And, op.Or)):
                 return (all_of if isinstance(node, op.And) else any_of)(self.decided(one, rows) for one in node.inputs)
-            if isinstance(node, op.Comparison) and self._compared_roughly(node) is not None:
-                return self._compared_at(node, rows)
+            if isinstance(node, op.Comparison) and self.compared_roughly(node) is not None:
+                return self.compared_at(node, rows)
         return self.condition(node).at(rows, self.count)
 
-    def _compared_at(self, node: op.Comparison, rows: Array) -> Possible:
-        at = self.at_rows(node)
-        return compared(node.symbol, *(Column(at.number(side, rows)) for side in (node.left, node.right)))
-
-    def _compared_roughly(self, node: op.Comparison) -> Possible | None:
-        """What a comparison is, as far as bounds say; None where its sides have none."""
-        key, memo = ("compared roughly", node), self._memo(node)
-        if key not in memo:
-            left, right = self.bounds(node.left), self.bounds(node.right)
-            if left is None and right is None:
-                memo[key] = None
-            else:
-                memo[key] = compared(node.symbol, left or self.number(node.left), right or self.number(node.right))
-        said: Possible | None = memo[key]
-        return said
-
-    def bounds(self, node: nd.Node) -> Column | None:
-        memo = self._memo(node)
-        build = _BOUNDS.get(type(node))
-        if build is None or node in memo:
-            return None
-        key = ("bounds", node)
-        if key not in memo:
-            memo[key] = build(self, node)
-        column: Column | None = memo[key]
-        return column
-
-    def _bounds_of_inputs(self, node: nd.Node) -> Column | None:
-        """What the inputs' bounds make of a node; None where none of them has any."""
-        found = [self.bounds(inner) for inner in node.inputs]
-        if all(one is None for one in found):
-            return None
-        inputs = [one or self.number(inner) for one, inner in zip(found, node.inputs)]
-        if isinstance(node, op.Negative):
-            return Column(-inputs[0].values, inputs[0].slack)
-        if isinstance(node, op.Elementwise):
-            return self._applied(node, inputs)
-        assert isinstance(node, (op.Arithmetic, op.ArithmeticChain))
-        left, *others = inputs
-        steps = [node.compute] if isinstance(node, op.Arithmetic) else [compute for compute, _ in node.steps]
-        for compute, other in zip(steps, others):
-            left = worked_out(SYMBOLS[compute], left, other)
-        return left
-
-    def _bounds_of_let(self, node: sg.Let) -> Column | None:
-        source = self.bounds(node.source)
-        if source is None:
-            return None
-        rows = self.evaluations(node)
-        values, slack = (np.broadcast_to(part, (self.count,))[rows] for part in (source.values, source.slack))
-        return Column(dense(rows, values, self.count), dense(rows, slack, self.count, before=0.0))
-
-    def _decided(self, said: Possible, exactly: Callable[[Array], Possible]) -> Possible:
+    def _decided(self, said: Possible, node: op.Comparison | nd.ConditionFunction) -> Possible:
         """What is too close to call is decided row by row, as far as there is a way."""
         if said.is_certain:
             return said
         rows = np.nonzero(np.broadcast_to(said.is_open, (self.count,)))[0]
         try:
-            return said.put(rows, exactly(rows), self.count)
+            if isinstance(node, op.Comparison):
+                exactly = self.compared_at(node, rows)
+            else:
+                exactly = Possible.of_numbers(self.at_rows(node).number(node, rows))
+            return said.put(rows, exactly, self.count)
         except CannotSay:
             return said
-
-    def at_rows(self, node: nd.Node) -> AtRows:
-        """What says what a node is at some rows to the last digit."""
-        memo = self._memo(node)  # what it remembers rests on references as columns do
-        key = "at rows"
-        if key not in memo:
-            memo[key] = AtRows(self)
-        found: AtRows = memo[key]
-        return found
 
     def _is(self, node: op.Is) -> Possible:
         points = self.points.get(node.metric.name)
@@ -322,10 +250,7 @@ class Columnwise(FunctionColumns):
         if not np.any(column.slack):
             return said
         is_open = (np.asarray(column.slack) > 0) & ~said.unknown
-        return self._decided(
-            Possible(said.true | is_open, said.false | is_open, said.unknown),
-            lambda rows: Possible.of_numbers(self.at_rows(node).number(node, rows)),
-        )
+        return self._decided(Possible(said.true | is_open, said.false | is_open, said.unknown), node)
 
     def _probe(self, node: sg.Probe) -> Possible:
         rows = self.evaluations(node)
@@ -372,7 +297,6 @@ class Columnwise(FunctionColumns):
         return told
 
 
-_EXTREMES = {Greatest.value: np.maximum, Least.value: np.minimum}
 _STATES = {op.IS_STATE["nan"]: np.isnan, op.IS_STATE["inf"]: np.isinf, op.IS_STATE["finite"]: np.isfinite}
 
 
@@ -410,11 +334,6 @@ _NUMBERS: dict[type[nd.Node], Callable[[Columnwise, Any], Column]] = {
     op.Elementwise: Columnwise._elementwise,
     op.AggregateNode: Columnwise._across,
     op.Share: Columnwise._share,
-}
-_BOUNDS: dict[type[nd.Node], Callable[[Columnwise, Any], Column | None]] = {
-    nd.Function: Columnwise.roughly,
-    sg.Let: Columnwise._bounds_of_let,
-    **dict.fromkeys((op.Arithmetic, op.ArithmeticChain, op.Negative, op.Elementwise), Columnwise._bounds_of_inputs),
 }
 _CONDITIONS: dict[type[nd.Node], Callable[[Columnwise, Any], Possible]] = {
     op.Comparison: Columnwise._comparison,

@@ -14,7 +14,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from vitalsdsl.columns.columnwise import FEW, Columnwise
+from vitalsdsl.columns.bounded_columns import FEW
+from vitalsdsl.columns.columnwise import Columnwise
 from vitalsdsl.columns.joined import Joined
 from vitalsdsl.columns.run_columns import CannotSay
 from vitalsdsl.ground.types import SAMPLES, STEPS, TIME, Extent
@@ -125,7 +126,7 @@ class Screen:
         """
         rows = self.evaluations(clause)
         none, parts, trouble = rows[:0], self._parts(clause.condition), None
-        true, false = np.True_, np.False_
+        true, false, held, is_certain = np.True_, np.False_, none, True
         if clause.gate is not None:
             true = self.inside(clause.gate.phases).at(rows, self.columns.count).true
         for part in parts:
@@ -139,10 +140,14 @@ class Screen:
             if not np.any(true):
                 return none
             false = false | ~(possible.true | possible.unknown)
-            if not self._held(clause, rows, true, false).any():
+            held = rows[self._held(clause, rows, true, false)]
+            if not len(held):
                 return none
+            is_certain = is_certain and possible.is_certain
         if trouble is not None:
             raise trouble
+        if is_certain:
+            return held
         return self._closely(clause, rows, np.array(np.broadcast_to(true, rows.shape)), false)
 
     def _closely(self, clause: Clause, rows: Array, true: Array, false: Array) -> Array:
@@ -151,10 +156,13 @@ class Screen:
         held = self._held(clause, rows, true, false)
         for part in self._parts(clause.condition):
             left = np.nonzero(true)[0]
-            if len(left) > self.columns.count * FEW:
-                left, possible = np.arange(len(rows)), self.columns.condition(part).at(rows, self.columns.count)
-            else:
-                possible = self.columns.decided(part, rows[left])
+            try:
+                if len(left) > self.columns.count * FEW:
+                    left, possible = np.arange(len(rows)), self.columns.condition(part).at(rows, self.columns.count)
+                else:
+                    possible = self.columns.decided(part, rows[left])
+            except CannotSay:
+                continue  # the bounds are all that there is
             true[left] &= possible.true
             false[left] |= ~(possible.true | possible.unknown)
             held = self._held(clause, rows, true, false)

@@ -113,7 +113,7 @@ class _Blocks:
 
     @property
     def are_long(self) -> bool:
-        return self.size * _SHARE >= SHORTEST and len(self._lengths_in_common) <= MOST_LENGTHS
+        return self.size * _SHARE >= SHORTEST and 0 < len(self._lengths_in_common) <= MOST_LENGTHS
 
     @functools.cached_property
     def _lengths_in_common(self) -> list[int]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -52,6 +53,8 @@ def _begins(true: Array) -> Array:
 
 def _reached(span: Span, true: Array, where: Array, at: Rows) -> Array:
     """Whether the stretch of true evaluations that ends at each place is as long as the span asks."""
+    if not span.n and all(extent.unit in (SAMPLES, STEPS) for extent in span.extents):
+        return _long_enough(span.extents, true, where, at)
     places = np.arange(len(true))
     begins = np.minimum(_begins(true), places)
     if span.n:
@@ -66,6 +69,29 @@ def _reached(span: Span, true: Array, where: Array, at: Rows) -> Array:
         elif extent.unit == TIME:
             reached &= at.times[where] - at.times[where[begins]] >= extent.size
     return reached
+
+
+def _long_enough(extents: Sequence[Extent], true: Array, where: Array, at: Rows) -> Array:
+    """The same by stretches, of which there are few: in each, from where on it is long enough."""
+    begins, ends = stretches(true)
+    firsts = begins
+    for extent in extents:
+        if extent.unit == SAMPLES:
+            firsts = np.maximum(firsts, begins + math.ceil(extent.size) - 1)
+        elif len(begins):
+            far = np.ceil(at.steps[where[begins]] + extent.size - 1)
+            firsts = np.maximum(firsts, np.searchsorted(where, np.searchsorted(at.steps, far)))
+    reached = np.zeros(len(true), bool)
+    for first, end in zip(firsts.tolist(), ends.tolist()):
+        reached[first:end] = True
+    return reached
+
+
+def stretches(true: Array) -> tuple[Array, Array]:
+    """The stretches of true evaluations: their first places, and those after their last."""
+    edges = np.concatenate([[0], np.nonzero(true[1:] != true[:-1])[0] + 1, [len(true)]])
+    first = 0 if len(true) and true[0] else 1
+    return edges[first:-1:2], edges[first + 1 :: 2]
 
 
 def _kept(edges: Array, apart: Extent, rows: Array, at: Rows) -> Array:
@@ -95,11 +121,7 @@ class Reached:
         self._true = true
         self._at = at
         self._counted = None if counts is None else np.nonzero(counts)[0]
-        changes = np.nonzero(true[1:] != true[:-1])[0] + 1
-        edges = np.concatenate([[0], changes, [len(true)]])
-        first = 0 if len(true) and true[0] else 1
-        self._begins, self._ends = edges[first:-1:2], edges[first + 1 :: 2]
-        """The stretches of true evaluations: their first places, and those after their last."""
+        self._begins, self._ends = stretches(true)
 
     def first(self, after: int, beyond: int) -> int:
         """The first row beyond one at which it is reached, evaluations up to the row `after` being forgotten; -1 for none."""
@@ -154,7 +176,12 @@ def may_hold(span: Span, true: Array, surely_false: Array, at: Rows, rows: Array
     if not (span.extents or span.n):
         return true
     # Where it can only be unknown it neither extends nor resets anything.
-    places = np.nonzero(true | surely_false)[0]
+    known = true | surely_false
+    begin = int(np.argmax(known)) if len(known) else 0
     held = np.zeros(len(true), bool)
+    if known[begin:].all():
+        held[begin:] = true[begin:] & _reached(span, true[begin:], rows[begin:], at)
+        return held
+    places = np.nonzero(known)[0]
     held[places] = true[places] & _reached(span, true[places], rows[places], at)
     return held

@@ -39,11 +39,11 @@ def replay(
     >>> [t.step for t in vitals.replay(policy, {"step": [1, 2, 3], "loss": [1.0, 5.0, None]})]
     [2]
     """
-    loaded, logged = as_policy(policy), _Logged(rows, nan_is_missing)
+    loaded, logged = as_policy(policy), Logged(rows, nan_is_missing)
     return Batch(loaded.policy, loaded.digest).transitions(logged, run, total_steps, logged.table())
 
 
-class _Logged(Iterable["Row | Rewind"]):
+class Logged(Iterable["Row | Rewind"]):
     """What was logged, as events for who asks for them, and as columns: that takes a fifth of the time."""
 
     def __init__(
