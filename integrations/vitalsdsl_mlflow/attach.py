@@ -78,7 +78,7 @@ class _Run:
             if isinstance(event, Rewind):
                 monitor.rewind(event.step)
             else:
-                monitor.log(event.values, event.step, time=event.time, commit=False)
+                monitor.take(event.values, event.step, event.time)
         for note in self.events.notes():
             logger.warning("vitals: run %s: %s", self._run_id, note)
 
@@ -90,6 +90,7 @@ class MlflowAttachment:
         self.policy = policy
         self._attachment = Attachment(policy, _sharing, total_steps)
         self._runs: dict[str, _Run] = {}
+        self._pid = os.getpid()
 
     def monitor(self, run_id: str) -> Monitor | None:
         """The monitor of a run that has logged something and has not ended."""
@@ -107,6 +108,21 @@ class MlflowAttachment:
         self._attachment.detach()
 
     # ---------------------------------------------------------------- told by the tap
+
+    def row(self, run_id: str, values: dict[str, float], step: int, timestamp: int, store: Any) -> None:
+        """Points of a run that MLflow has taken, of one step and one time, each of another metric.
+
+        Between two calls the processor's caches are filled with what the script and MLflow do: there, how much code
+        this goes through counts more than what that does.
+        """
+        run = self._runs.get(run_id)
+        if run is not None and os.getpid() == self._pid:
+            with run.lock:
+                monitor = run.monitor
+                if monitor is not None and not monitor.is_over and run.events.is_row(values, step, timestamp):
+                    monitor.take(values, step, timestamp / 1000)
+                    return
+        self.points(run_id, [LoggedPoint(name, x, step, timestamp) for name, x in values.items()], store)
 
     def points(self, run_id: str, points: list[LoggedPoint], store: Any) -> None:
         """Points of a run that MLflow has taken."""
@@ -189,12 +205,22 @@ class _Everyone:
         for known in list(_called)[:-KEPT_PLANS]:
             _called.pop(known, None)
 
+    def row(self, run_id: str, values: dict[str, float], step: int, timestamp: int, store: Any) -> None:
+        for attachment in tuple(_attached):
+            try:
+                attachment.row(run_id, values, step, timestamp, store)
+            except Exception as error:  # one policy's failure is not another's, nor the script's
+                self._not_watched(run_id, attachment, error)
+
     def points(self, run_id: str, points: list[LoggedPoint], store: Any) -> None:
         for attachment in tuple(_attached):
             try:
                 attachment.points(run_id, points, store)
-            except Exception as error:  # one policy's failure is not another's, nor the script's
-                complain(f"run {run_id} is not watched by {attachment.policy.name} ({type(error).__name__})")
+            except Exception as error:  # as above
+                self._not_watched(run_id, attachment, error)
+
+    def _not_watched(self, run_id: str, attachment: MlflowAttachment, error: Exception) -> None:
+        complain(f"run {run_id} is not watched by {attachment.policy.name} ({type(error).__name__})")
 
     def ended(self, run_id: str, store: Any) -> None:
         for attachment in tuple(_attached):

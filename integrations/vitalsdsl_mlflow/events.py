@@ -40,6 +40,26 @@ class Events:
         self._back: list[Any] | None = None
         self._is_shared = False
         self._axis: int | None = None
+        self._highest = -1
+        """Of all metrics; nothing goes back that comes at it or later."""
+        self._plain: set[str] = set()
+        """Names that are no system metric's."""
+
+    def is_row(self, values: Mapping[str, float], step: int, timestamp: int) -> bool:
+        """Whether points of one step and one time, each of another metric, are the row that they look like. They are
+        taken in then; else whoever has them must `add` them."""
+        if step < self._highest or self._back is not None or self._step_key is not None:
+            return False
+        steps = self.steps
+        if step == 0 or not steps.explicit or not values.keys() <= self._plain:
+            return False
+        if steps.newest is None or step > steps.newest:
+            steps.newest = step
+        self._highest = step
+        self.tops.update(dict.fromkeys(values, step))
+        if timestamp > self._last_time:
+            self._last_time = timestamp
+        return True
 
     def add(self, points: Sequence[LoggedPoint]) -> list[Row | Rewind]:
         """What points give that come after those before. A row is not continued by the next call's points."""
@@ -61,6 +81,8 @@ class Events:
             if timestamp > self._last_time:
                 self._last_time = timestamp
         self.steps.add(points[begin:])
+        self._highest = max(self.tops.values(), default=-1)
+        self._plain.update(point.key for point in points if not point.key.startswith(SYSTEM))
         return self._events
 
     def go_on(self) -> None:
@@ -129,3 +151,4 @@ class Events:
         self.steps.load(saved["steps"], counts)
         self._last_time, self._back, self._is_shared = saved["last"], saved["back"], saved["shared"]
         self._axis, self.tops = saved["axis"], dict(tops)
+        self._highest = max(self.tops.values(), default=-1)

@@ -41,15 +41,17 @@ class Steps:
     def __init__(self, take: Take) -> None:
         self.take = take
         self.notes: list[str] = []
-        self._newest: int | None = None
+        self.newest: int | None = None
+        """The step that is open."""
         self.counts: dict[str, int] = {}
-        """How many points of each metric there were."""
+        """How many points of each metric there were, but for those of rows that were taken in at once."""
         self._stepless = False
-        self._explicit = False
+        self.explicit = False
+        """Whether a step was given: then how many points a metric has had tells nothing."""
 
     def go_on(self) -> None:
         """The run is resumed, maybe further back: which step is open its own first point says, no system metric."""
-        self._newest = None
+        self.newest = None
 
     def add(self, points: Iterable[LoggedPoint]) -> None:
         """The points of one call, by time and step, as they will be found again; those of one step go on together."""
@@ -71,29 +73,29 @@ class Steps:
 
     def back_to(self, step: int) -> None:
         """The run went back: a system metric counts at this step until a later one comes."""
-        self._newest = step
+        self.newest = step
 
     def save(self) -> list[Any]:
         """What is remembered but for the counts, which are those of the points that were given: plain data."""
-        return [self._newest, self._stepless, self._explicit]
+        return [self.newest, self._stepless, self.explicit]
 
     def load(self, saved: Sequence[Any], counts: Mapping[str, int]) -> None:
         """Go on after so many points of each metric."""
-        self._newest, self._stepless, self._explicit = saved
+        self.newest, self._stepless, self.explicit = saved
         self.counts = dict(counts)
 
     def _step(self, key: str, at: int) -> int | None:
         if key.startswith(SYSTEM):
-            return self._newest
+            return self.newest
         count = self.counts.get(key, 0)
         self.counts[key] = count + 1
         if at != 0:
-            self._explicit, self._stepless = True, False
-        elif count and not self._explicit:
+            self.explicit, self._stepless = True, False
+        elif count and not self.explicit:
             if not self._stepless:
                 self._stepless = True
                 self.notes.append("the run logs without steps: the n-th point of a metric counts at step n - 1")
         step = count if self._stepless else at
-        if self._newest is None or step > self._newest:
-            self._newest = step
+        if self.newest is None or step > self.newest:
+            self.newest = step
         return step

@@ -6,7 +6,7 @@ import functools
 import logging
 import os
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 from vitalsdsl_mlflow.rows import LoggedPoint
@@ -28,7 +28,11 @@ ours = threading.local()
 class Sink(Protocol):
     """Who is told of points, of what runs say of themselves, and of ends."""
 
-    def points(self, run_id: str, points: list[LoggedPoint], store: Any) -> None: ...
+    def row(self, run_id: str, values: dict[str, float], step: int, timestamp: int, store: Any) -> None:
+        """Points of one call that are of one step and one time, each of another metric: nearly all are so."""
+
+    def points(self, run_id: str, points: list[LoggedPoint], store: Any) -> None:
+        """Any other points of one call."""
 
     def params(self, run_id: str, params: Mapping[str, object]) -> None: ...
 
@@ -71,6 +75,7 @@ def restore(store: Any) -> None:
 
 def _wrapped(original: Callable[..., Any], name: str, store: Any, sink: Sink) -> Callable[..., Any]:
     pid = os.getpid()
+    tell = _tell_points if name.startswith(("log_metric", "log_batch")) else _tell
 
     @functools.wraps(original)
     def call(*args: Any, **kwargs: Any) -> Any:
@@ -82,7 +87,7 @@ def _wrapped(original: Callable[..., Any], name: str, store: Any, sink: Sink) ->
         finally:
             ours.busy = False
         try:
-            _tell(sink, name, store, args, kwargs, result)
+            tell(name, sink, store, args, kwargs, result)
         except Exception as error:  # a health rule must never end a training run
             complain(f"a logged point could not be read ({type(error).__name__})")
         return result
@@ -97,7 +102,36 @@ def complain(what: str) -> None:
         logger.exception("vitals: %s; training goes on (said once)", what)
 
 
-def _tell(sink: Sink, name: str, store: Any, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any) -> None:
+def _tell_points(name: str, sink: Sink, store: Any, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any) -> None:
+    run_id = kwargs.get("run_id", args[0] if args else None)
+    if run_id is None:
+        return
+    if name.startswith("log_metric"):
+        given: Sequence[Any] = (kwargs.get("metric", args[1] if len(args) > 1 else None),)
+    else:
+        given = kwargs.get("metrics", args[1] if len(args) > 1 else ())
+        if params := kwargs.get("params", args[2] if len(args) > 2 else ()):
+            sink.params(run_id, {param.key: param.value for param in params})
+    if not given:
+        return
+    first = given[0]
+    step, timestamp = first.step, first.timestamp
+    values: dict[str, float] = {}
+    for metric in given:
+        value = metric.value
+        values[metric.key] = value if value.__class__ is float else float(value)
+        if metric.step != step or metric.timestamp != timestamp:
+            break
+    else:
+        if len(values) == len(given):
+            sink.row(run_id, values, int(step or 0), int(timestamp or 0), store)
+            return
+    sink.points(
+        run_id, [LoggedPoint(m.key, float(m.value), int(m.step or 0), int(m.timestamp or 0)) for m in given], store
+    )
+
+
+def _tell(name: str, sink: Sink, store: Any, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any) -> None:
     if name in ("create_run", "get_run"):  # what the script asks for anyway, as it begins a run or takes one up
         sink.called(result.info.run_id, str(getattr(result.info, "run_name", None) or ""))
     run_id = kwargs.get("run_id", args[0] if args else None)
@@ -111,19 +145,8 @@ def _tell(sink: Sink, name: str, store: Any, args: tuple[Any, ...], kwargs: dict
     if name == "get_run":
         sink.params(run_id, result.data.params)
         return
-    if name.startswith("log_param"):
-        param: Any = kwargs.get("param", args[1] if len(args) > 1 else None)
-        sink.params(run_id, {param.key: param.value})
-        return
-    if name.startswith("log_batch") and (params := kwargs.get("params", args[2] if len(args) > 2 else ())):
-        sink.params(run_id, {param.key: param.value for param in params})
-    if name.startswith("log_metric"):
-        given = [kwargs.get("metric", args[1] if len(args) > 1 else None)]
-    else:
-        given = kwargs.get("metrics", args[1] if len(args) > 1 else ())
-    points = [LoggedPoint(m.key, float(m.value), int(m.step or 0), int(m.timestamp or 0)) for m in given if m]
-    if points:
-        sink.points(run_id, points, store)
+    param: Any = kwargs.get("param", args[1] if len(args) > 1 else None)
+    sink.params(run_id, {param.key: param.value})
 
 
 def _is_terminal(status: Any) -> bool:

@@ -110,7 +110,7 @@ class WandbAttachment:
         atexit.register(self._end_all)
 
         def take(values: dict[str, float], step: int) -> None:
-            monitor.log(values, step, commit=rows.axis is None)
+            monitor.take(values, step, commit=rows.axis is None)
 
         rows = self._rows[run.id] = Rows(run.id, take, self.policy.axis, before)
         for definition in self._definitions.pop(run.id, ()):

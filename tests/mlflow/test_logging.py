@@ -100,13 +100,13 @@ def test_asynchronous_points_are_seen_once_in_the_order_of_the_script(client: An
     policy = load_policy()
     attachment = attach(policy)
     seen: list[tuple[int, str]] = []
-    told = attachment.points
+    told = attachment.row
 
-    def points(run_id: str, given: list[Any], store: Any) -> None:
-        seen.extend((p.step, threading.current_thread().name) for p in given)
-        told(run_id, given, store)
+    def row(run_id: str, values: dict[str, float], step: int, timestamp: int, store: Any) -> None:
+        seen.extend((step, threading.current_thread().name) for _ in values)
+        told(run_id, values, step, timestamp, store)
 
-    attachment.points = points  # type: ignore[method-assign]
+    attachment.row = row  # type: ignore[method-assign]
     losses = LOSSES * 5
     with mlflow.start_run() as run:
         for step, loss in enumerate(losses):
@@ -166,6 +166,13 @@ def test_threads_may_log_to_runs_of_their_own(client: Any) -> None:
 def test_threads_may_log_to_one_run(client: Any) -> None:
     attachment = attach(load_policy())
     run = client.create_run("0").info.run_id
+    told, rows = attachment.row, []
+
+    def row(run_id: str, values: dict[str, float], step: int, timestamp: int, store: Any) -> None:
+        told(run_id, values, step, timestamp, store)
+        rows.append((step, *values))
+
+    attachment.row = row  # type: ignore[method-assign]
     with concurrent.futures.ThreadPoolExecutor(4) as pool:
         done = [
             pool.submit(client.log_batch, run, [Metric(f"m{thread}", float(step), BEGAN + step, step)])
@@ -173,7 +180,8 @@ def test_threads_may_log_to_one_run(client: Any) -> None:
         ]  # fmt: skip
         for each in done:
             each.result()
-    assert sum(attachment._runs[run].events.steps.counts.values()) == 100
+    assert sorted(rows) == [(step, f"m{thread}") for step in range(25) for thread in range(4)]
+    assert attachment._runs[run].events.tops == dict.fromkeys(("m0", "m1", "m2", "m3"), 24)
 
 
 def test_system_metrics_count_at_the_training_step_that_is_open(client: Any) -> None:

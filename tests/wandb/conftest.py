@@ -39,13 +39,13 @@ def offline(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 def seen(monkeypatch: pytest.MonkeyPatch) -> Seen:
     """What monitors are given: by run, step and values."""
     rows: Seen = {}
-    original = Monitor.log
+    original = Monitor.take
 
-    def log(self: Monitor, values: Any, step: Any = None, **options: Any) -> Any:
+    def take(self: Monitor, values: Any, step: Any = None, **options: Any) -> Any:
         rows.setdefault(self.run, []).append((step, dict(values)))
         return original(self, values, step, **options)
 
-    monkeypatch.setattr(Monitor, "log", log)
+    monkeypatch.setattr(Monitor, "take", take)
     return rows
 
 

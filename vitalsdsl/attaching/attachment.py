@@ -92,8 +92,11 @@ class Attachment:
         """
         if os.getpid() != self._pid:
             return None
+        known = self._monitors.get(run)
+        if known is not None or port is None:
+            return known
         with self._lock:
-            if run not in self._monitors and port is not None and run not in self._ended:
+            if run not in self._monitors and run not in self._ended:
                 self._monitors[run] = self._start(self._info(run, info), self._sharing.port(run, self._name, port))
             return self._monitors.get(run)
 

@@ -75,6 +75,8 @@ class Monitor:
         self._busy_since: float | None = None
         self._busy = 0.0
         self._over = threading.Event()
+        self.is_over = False
+        """Whether the run has ended."""
         self._steps = 0
         self._told: set[str] = set()
         if self._stream.plan.graph.stalled:
@@ -150,32 +152,47 @@ class Monitor:
                 numbers[name] = x
         given = None if step is None else whole_step(step)
         with self._lock:
-            at = self._next_step if given is None else given
-            out = self._guarded(self._push, numbers, at, clock.time() if time is None else time, commit)
-            self._next_step = max(self._next_step, at + 1) if commit else max(self._next_step, at)
-            if self._steps == EARLY:
-                self._guarded(self._tell_early)
-            return out
+            return self.take(numbers, self._next_step if given is None else given, time, commit)
 
-    def _push(self, values: Mapping[str, float], step: int, time: float, commit: bool) -> list[Transition]:
-        self._busy = 0.0
-        before = self._stream.closed
+    def take(
+        self, numbers: Mapping[str, float], step: int, time: float | None = None, commit: bool = False
+    ) -> list[Transition]:
+        """`log` for those who have nothing but numbers, and whole steps: what a tracker's rows come to."""
+        with self._lock:
+            following = step + 1 if commit else step
+            if following > self._next_step:
+                self._next_step = following
+            if self._broken:
+                return []
+            try:
+                self._busy = 0.0
+                out = self._begin(numbers, step) if self._is_resumed or self._past is not None else []
+                stream = self._stream
+                before = stream.closed
+                out += stream.push(numbers, step, clock.time() if time is None else time)
+                if commit:
+                    out += stream.close()
+                if stream.closed != before:
+                    self._steps += 1
+                    if self._steps == EARLY:
+                        self._tell_early()
+                if out and self._acts is not None:
+                    self._acts.take(out)
+                return out
+            except Exception:  # a health rule must never end a training run
+                return self._broke()
+
+    def _begin(self, values: Mapping[str, float], step: int) -> list[Transition]:
+        """The first values of a run that is known already."""
         out = self._resume(values, step) if self._is_resumed else []
         if self._past is not None and self._stream.reads(values):
             out += self._take_up(self._past, step)
-        out += self._stream.push(values, step, time)
-        if commit:
-            out += self._stream.close()
-        self._steps += self._stream.closed != before
         return out
 
-    def _tell_early(self) -> list[Transition]:
-        """Once, as soon as it is likely to be a mistake: what no rule will ever see."""
-        if "early" not in self._told:
-            self._told.add("early")
-            due = [r for r in self._reads.never_logged(self._stream.names) if r.is_due(EARLY)]
-            self._tell_lacking(f"not logged in the first {EARLY} steps", due)
-        return []
+    def _tell_early(self) -> None:
+        """As soon as it is likely to be a mistake: what no rule will ever see."""
+        due = [r for r in self._reads.never_logged(self._stream.names) if r.is_due(EARLY)]
+        self._tell_lacking(f"not logged in the first {EARLY} steps", due)
 
     def _tell_end(self) -> list[Transition]:
         if "end" not in self._told and self._stream.closed is not None:
@@ -239,6 +256,7 @@ class Monitor:
 
     def finish(self, timeout: float = 10.0) -> list[Transition]:
         """The end of the run: closes the open step and lets queued actions finish, within the timeout."""
+        self.is_over = True
         self._over.set()
         with self._lock:
             out = self._guarded(self._stream.finish)
@@ -300,9 +318,12 @@ class Monitor:
                 self._acts.take(out)
             return out
         except Exception:  # a health rule must never end a training run
-            self._broken = True
-            logger.exception("vitals: evaluation failed and is off for the rest of run %s; training goes on", self.run)
-            return []
+            return self._broke()
+
+    def _broke(self) -> list[Transition]:
+        self._broken = True
+        logger.exception("vitals: evaluation failed and is off for the rest of run %s; training goes on", self.run)
+        return []
 
 
 def watch(
