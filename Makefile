@@ -38,6 +38,7 @@ trials: $(VENV)/dev-installed
 	$(BIN)/python -m tests.mlflow.fleet_trial
 	$(BIN)/python -m tests.trials.outages
 	$(BIN)/python -m tests.trials.kills
+	$(BIN)/python -m tests.trials.catching_up
 	$(BIN)/python -m tests.trials.extremes
 	$(BIN)/python -m tests.trials.backtests
 	$(BIN)/python -m tests.trials.big_logs

@@ -226,7 +226,7 @@ def test_a_target_that_cannot_be_watched_at_all_is_an_error(tmp_path: Path) -> N
 def test_a_run_that_cannot_be_judged_is_off_and_the_others_go_on(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    bad, good = (ScriptedRun(name, rows([1.0] * 10 + [4.0] * 5)) for name in "ab")
+    bad, good = (ScriptedRun(name, rows([1.0] * 10 + [4.0] * 5), at_a_time=100) for name in "ab")
     for run in (bad, good):
         run.go_on(over=True)
     push = Stream.push_row

@@ -106,6 +106,7 @@ class Batch:
         found: list[Transition] = []
         left: dict[str, Stretch] = {}
         for rule in joined.plan.rules:
+            screen.columns.spare()
             try:
                 found += changes.of(rule)
             except CannotSay:
@@ -145,7 +146,10 @@ class Batch:
         before = table.before(row)
         screen = Screen(joined, stages.begins[: past + 1], before, stream.total_steps)
         changes = Changes(screen, joined.plan, stream.run, self._digest)
-        return stream if put_after(stream, joined, screen, changes, before) else new()
+        try:
+            return stream if put_after(stream, joined, screen, changes, before) else new()
+        finally:
+            screen.columns.let_go()
 
     def caught_up(self, table: Table, new: Callable[[], Stream]) -> tuple[Stream, list[Transition]]:
         """A stream that stands behind all rows of a table as if it had been given them, and what it would have said. `new`
@@ -166,13 +170,11 @@ class Batch:
         screen = Screen(joined, begins, table, total_steps)
         changes = Changes(screen, joined.plan, run, self._digest)
         try:
-            found = [change for rule in joined.plan.rules for change in changes.of(rule)]
-        except CannotSay:
-            pass
-        else:
             if put_after(stream, joined, screen, changes, table):
-                return stream, _in_order(found, joined.plan)
-        first = min((stretch.first for stretch in screen.may_fire().values()), default=0)
+                return stream, self._told(joined, screen, changes, table.events(), run, total_steps, table)
+            first = min((stretch.first for stretch in screen.may_fire().values()), default=0)
+        finally:
+            screen.columns.let_go()
         stream = self._begun_at(new, None, table, first)
         return stream, _gone_through(stream, table.events(stream.closed))
 

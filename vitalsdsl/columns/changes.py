@@ -55,6 +55,7 @@ class Changes:
         self._screen = screen
         self._columns = screen.columns
         self._plan = plan
+        self._known: dict[RuleState, dict[Clause, list[Turn]]] = {}
         self._run = Run(run, 0, digest, plan)
         self.clear_when = {
             clause: root for root in plan.graph.roots if isinstance(root, ClearWhen) for clause in root.clauses
@@ -127,6 +128,11 @@ class Changes:
 
     def _turns_of(self, rule: RuleState) -> dict[Clause, list[Turn]]:
         """The turns of those of its clauses whose condition is ever true."""
+        if rule not in self._known:
+            self._known[rule] = self._turned(rule)
+        return self._known[rule]
+
+    def _turned(self, rule: RuleState) -> dict[Clause, list[Turn]]:
         said = {clause: found for clause in rule.clauses if (found := self._said(clause)) is not None}
         stretches = self._stretches(rule) if said else []
         return {clause: list(self._turns(clause, found, stretches)) for clause, found in said.items()}

@@ -32,6 +32,10 @@ class Columnwise(BoundedColumns):
     def _steady(self) -> Steady:
         return Steady(self)
 
+    def forget(self) -> None:
+        super().forget()
+        self.__dict__.pop("_steady", None)
+
     def number(self, node: nd.Node) -> Column:
         found = self._memo(node).get(node)
         if found is None:

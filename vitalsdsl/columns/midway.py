@@ -45,6 +45,7 @@ def put_after(stream: Stream, joined: Joined, screen: Screen, changes: Changes, 
     try:
         Standing(screen, changes).put(plan, own)
         for state, twin in zip(plan.graph.states, own.graph.states, strict=True):
+            columns.spare()
             _put_state(state, twin, screen)
     except CannotSay:
         return False

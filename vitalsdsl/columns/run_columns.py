@@ -23,6 +23,10 @@ from vitalsdsl.planning.plan import Plan
 
 _MOST_KEPT = 16
 
+MOST_NUMBERS = 20_000_000
+"""So many numbers that were worked out are kept for whoever asks again, eight bytes each: more than a run of ten thousand
+steps ever has, and of a long run what a few rules share."""
+
 
 class CannotSay(Exception):
     """Of what there is no vectorised form: whatever stands on it is left to the stream."""
@@ -59,6 +63,23 @@ class RunColumns:
         self._freezes = {id(reference.accepted): reference.freezes for reference in plan.graph.references}
         self.readers = {node.state: node for node in plan.graph.memo.values() if isinstance(node, nd.Function)}
         """Of each memory a function that reads it, if only for a message."""
+
+    def spare(self) -> None:
+        """Between two rules: forget what has been worked out so far where it has become too much to keep."""
+        if len(self._known) * self.count > MOST_NUMBERS:
+            self.forget()
+
+    def forget(self) -> None:
+        """All that can be worked out again."""
+        self._known.clear()
+        self._trial.clear()
+        for points in self.points.values():
+            points.forget_windows()
+
+    def let_go(self) -> None:
+        """Give back all that has been worked out, now: parts of it know each other, so that it would be there for long."""
+        self.forget()
+        self.points.clear()
 
     def number(self, node: nd.Node) -> Column:
         """A number at each closed step. Raises CannotSay."""

@@ -36,6 +36,7 @@ class Standing:
         """All roots and rules. Raises CannotSay."""
         twins = dict(zip(plan.graph.roots, into.graph.roots, strict=True))
         for rule, own in zip(plan.rules, into.rules, strict=True):
+            self._columns.spare()
             stand = self._changes.stand(rule)
             own.level, own.onset = stand.level, stand.onset
             if rule.guard is not None and own.guard is not None:
@@ -47,6 +48,7 @@ class Standing:
         for root, twin in twins.items():
             if isinstance(root, Clause):
                 continue
+            self._columns.spare()
             self._screen.settle(self._columns.references(root))
             put = _PUT.get(type(root))
             if put is None:

@@ -65,6 +65,10 @@ class Points:
         """What a reference knows at each closed step, if every finite point was let in."""
         return self._kept(("accepted", extent, id(rows)), lambda: Windows.accepted(self, rows, extent))
 
+    def forget_windows(self) -> None:
+        """Those asked for so far are made anew where somebody asks again."""
+        self._windows.clear()
+
     def _kept(self, key: tuple[Any, ...], make: Callable[[], Windows]) -> Windows:
         if key not in self._windows:
             if len(self._windows) == MOST_WINDOWS:

@@ -75,7 +75,9 @@ class GrowingTable:
         self._steps: list[Array] = []
         self._times: list[Array] = []
         self._count = 0
-        """How many closed steps there are."""
+        """How many steps there are."""
+        self.points = 0
+        """How many numbers it holds."""
         self._newest: float = -math.inf
         self._parts: dict[str, list[tuple[Array, Array]]] = {}
         self._first: dict[str, tuple[int, int]] = {}
@@ -102,6 +104,7 @@ class GrowingTable:
             self._first[name] = min(first, self._first.get(name, first))
             own = places if which is None else placed.setdefault(id(which), (which, places[which]))[1]
             self._parts.setdefault(name, []).append((own, values))
+            self.points += len(values)
         self._steps.append(steps)
         self._times.append(times)
         self._count += int(begins.sum())
@@ -110,8 +113,9 @@ class GrowingTable:
         return True
 
     def table(self) -> Table | None:
-        """All of it; None where a name comes twice at one step. Names that always come together share their rows."""
+        """All of it, once; None where a name comes twice at one step. Names that always come together share their rows."""
         points: dict[str, Points] = {}
+        self.points = 0
         rows_of: dict[tuple[int, ...], tuple[Array, Array | None]] = {}
         for name in sorted(self._parts, key=self._first.__getitem__):
             pieces = self._parts.pop(name)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import math
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from vitalsdsl.acting.decision import Decision
@@ -20,6 +21,7 @@ from vitalsdsl.planning.logged import WHY_UNKNOWN, Read, Reads
 from vitalsdsl.policies.policy import LoadedPolicy
 from vitalsdsl.streaming.stream import Stream
 from vitalsdsl.verdicts.verdict import Transition
+from vitalsdsl.watching.beginning import MUCH, Beginning, Together
 from vitalsdsl.watching.feeds import Batch, Cursor, Feed
 from vitalsdsl.watching.store import Bookmark, Store
 
@@ -75,15 +77,27 @@ class _Landed:
 class _Anew:
     """A run that is being read from its beginning, up to the newest of its `rewinds`."""
 
-    stream: Stream
+    beginning: Beginning
     rewinds: list[int]
     cursor: Cursor | None = None
     seen: int = 0
+    stream: Stream | None = None
+    """Where its rows cannot be judged together any more: they are pushed from there on."""
 
     @property
     def counts_to(self) -> int:
         """Up to which step the rows now read still count: to where no later rewind went back beyond."""
         return min(self.rewinds[self.seen :])
+
+    def take(self, row: Row) -> None:
+        if self.stream is None and (self.beginning.is_full or not self.beginning.take([row])):
+            self.stream, _, _ = self.beginning.judged()
+        if self.stream is not None:
+            self.stream.push_row(row)
+
+    def judged(self) -> Stream:
+        """Where it stands after what has been read."""
+        return self.stream or self.beginning.judged()[0]
 
 
 class Watched:
@@ -101,6 +115,7 @@ class Watched:
         journal: Journal,
         store: Store | None,
         from_now: bool = False,
+        together: Together | None = None,
     ) -> None:
         self.feed = feed
         self.policy = policy
@@ -114,6 +129,8 @@ class Watched:
         self._rewinds: list[int] = []
         self._saved = time.monotonic()
         self._is_unsaved = False
+        self._together = together or Together()
+        self._beginning: Beginning | None = None
         self._anew: _Anew | None = None
         self._steps = 0
         self._newest = math.nan
@@ -179,7 +196,8 @@ class Watched:
         """Read on once, and act on what changed. Raises TrackerError, after which it can be called again; nothing is
         lost then."""
         self._journal.refresh()
-        batch = self.feed.read(self._cursor if self._anew is None else self._anew.cursor)
+        going_on = self._anew or self._beginning
+        batch = self.feed.read(self._cursor if going_on is None else going_on.cursor)
         reading = Reading(rows=len(batch.events), more=batch.more, is_over=batch.is_over)
         reading.notes = [note for note in batch.notes if note not in self._said]
         self._said.update(reading.notes)
@@ -208,7 +226,7 @@ class Watched:
 
     def save(self) -> None:
         """Write how far the run has been read, once what was decided up to there is on disk."""
-        if self._store is None or not self._is_unsaved or self._anew is not None:
+        if self._store is None or not self._is_unsaved or self._anew is not None or self._beginning is not None:
             return
         if not self._dispatcher.written(_WRITING) or self._journal.is_behind:
             return  # what was decided would be lost with this process, and the points would not be read again
@@ -265,13 +283,20 @@ class Watched:
     def _judge(self, batch: Batch, reading: Reading) -> list[Transition]:
         """What a batch changes. Where it goes back, the rest of it waits until the run has been read anew."""
         out: list[Transition] = []
-        for event in batch.events:
+        events = batch.events
+        if self._cursor is None and self._anew is None and self._stream.newest_step is None:
+            rest = self._begin(batch, out)
+            if rest is None:
+                return out
+            events = rest
+        for event in events:
             if self._anew is not None:
                 out += self._read_anew(self._anew, event)
             elif isinstance(event, Row):
                 out += self._push(event)
             elif self._goes_back(event):
-                self._anew = _Anew(self._new_stream(), [*self._rewinds, event.step])
+                beginning = Beginning(self._together, self.policy, self._new_stream)
+                self._anew = _Anew(beginning, [*self._rewinds, event.step])
                 reading.more, reading.is_over = True, False
                 return out
             else:
@@ -286,6 +311,24 @@ class Watched:
         if batch.is_over:
             return out + self._stream.finish()
         return out if batch.more else out + self._tick(bool(batch.events))
+
+    def _begin(self, batch: Batch, out: list[Transition]) -> Sequence[Row | Rewind] | None:
+        """Take in the first rows of a run: together, where they are many. What of a batch is left to be gone through; None
+        where there is more of them to come."""
+        beginning = self._beginning
+        if beginning is None:
+            if not batch.more and len(batch.events) < MUCH:
+                return batch.events
+            beginning = self._beginning = Beginning(self._together, self.policy, self._new_stream)
+        taken = beginning.take(batch.events)
+        if taken == len(batch.events) and batch.more and not beginning.is_full:
+            beginning.cursor = batch.cursor
+            return None
+        self._beginning = None
+        self._stream, said, self._steps = beginning.judged()
+        self._newest = beginning.newest_time
+        out += said
+        return batch.events[taken:]
 
     def _goes_back(self, event: Rewind) -> bool:
         newest = self._stream.newest_step
@@ -303,13 +346,14 @@ class Watched:
         """A run that went back is read from its beginning, a batch at a time: a watcher keeps no history."""
         if isinstance(event, Row):
             if event.step <= anew.counts_to:
-                anew.stream.push_row(event)
+                anew.take(event)
             return []
         anew.seen += 1
         if anew.seen < len(anew.rewinds):
             return []
-        out = anew.stream.replace(self._stream, event.step)
-        self._stream, self._rewinds, self._anew = anew.stream, anew.rewinds, None
+        stream = anew.judged()
+        out = stream.replace(self._stream, event.step)
+        self._stream, self._rewinds, self._anew = stream, anew.rewinds, None
         return out
 
     def _lacking(self, is_early: bool, is_over: bool) -> list[str]:

@@ -23,6 +23,7 @@ from vitalsdsl.policies.policy import LoadedPolicy
 from vitalsdsl.watching.assignment import Assignment as Assignment
 from vitalsdsl.watching.assignment import Search
 from vitalsdsl.watching.assignment import Shows as Shows
+from vitalsdsl.watching.beginning import Together
 from vitalsdsl.watching.feeds import Feed
 from vitalsdsl.watching.store import LEASE, STORE, Store
 from vitalsdsl.watching.troubles import MOST_PATIENT, Troubles
@@ -142,6 +143,7 @@ class Watcher:
         self._ended_by: set[str] = set()
         self._failing: set[tuple[str, str]] = set()
         self._crew = Crew()
+        self._together = Together()
         self._answered = time.monotonic()
         self._over = threading.Event()
         self.found = 0
@@ -220,6 +222,7 @@ class Watcher:
 
     def _finish(self) -> None:
         self._pool.shutdown(wait=True, cancel_futures=True)
+        self._together.close()
         until = time.monotonic() + _AT_THE_END
         for run in self._runs.values():
             if run.watched is not None:
@@ -323,7 +326,7 @@ class Watcher:
             failing=self._failing,
             crew=self._crew,
         )
-        watched = Watched(run.feed, policy, dispatcher, journal, self._store, self._from_now)
+        watched = Watched(run.feed, policy, dispatcher, journal, self._store, self._from_now, self._together)
         watched.introduce()
         return watched
 
