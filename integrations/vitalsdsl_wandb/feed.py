@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -83,9 +83,10 @@ class WandbFeed:
         client: GraphQL,
         address: Address,
         wanted: Wanted,
-        config: object = None,
+        details: Mapping[str, object] | None = None,
         listed: ProjectPages | None = None,
     ) -> None:
+        details = details if details is not None else {}
         self._listed = listed
         self._told: Told | None = None
         self._quiet_at: tuple[str, int | None] | None = None
@@ -94,7 +95,9 @@ class WandbFeed:
         """The steps that the next reading will ask for; None where it is not at the end of the history."""
         self._client = client
         self._wanted = wanted
-        self._config = parse_config(config)
+        self._config = parse_config(details.get("config"))
+        title = details.get("displayName")
+        self._title = title if isinstance(title, str) else ""
         self.address = address
         self.is_over = False
         """Whether the newest reading came to the end of a run that has ended."""
@@ -116,7 +119,8 @@ class WandbFeed:
 
     @property
     def info(self) -> RunInfo:
-        return RunInfo(self.address.run, planned_steps(self._config), self.address.url(self._client.server))
+        url = self.address.url(self._client.server)
+        return RunInfo(self.address.run, planned_steps(self._config), url, title=self._title)
 
     def ports(self, policy: LoadedPolicy) -> Sequence[Port]:
         return [OutsidePort(self._client, self.address, may_stop=self._wanted.may_stop)]

@@ -66,7 +66,8 @@ def _recording(run_id: str, files: Sequence[Path], step_key: str | None, room: i
         raise SourceError(f"`{places.label(files[-1])}` has no rows")
     notes = _notes(run, files, is_whole)
     facts = places.facts(files[0])
-    info = RunInfo(run_id, planned_steps(facts.config) if facts is not None else math.nan, notes=tuple(notes))
+    total_steps, title = (planned_steps(facts.config), facts.title) if facts is not None else (math.nan, "")
+    info = RunInfo(run_id, total_steps, notes=tuple(notes), title=title)
     if is_whole:
         return Recording(info, tuple(held)), count
     late: list[str] = []

@@ -54,7 +54,8 @@ class RunFacts:
     """The run, as its own process knew it. `resumes`: the process asked to go on with an earlier one.
 
     `first_step` is W&B's first step in this file, 0 where it is not known; `back_to` the step of this same run to which
-    it was rewound, or None; `config` what is short and not nested of its configuration.
+    it was rewound, or None; `config` what is short and not nested of its configuration; `title`
+    what people call it.
     """
 
     run_id: str = ""
@@ -65,6 +66,7 @@ class RunFacts:
     resumes: bool = False
     back_to: int | None = None
     config: Mapping[str, object] = field(default_factory=dict)
+    title: str = ""
 
 
 @dataclass(frozen=True)
@@ -257,7 +259,7 @@ def _run(data: bytes) -> RunFacts:
     for kind, value in _fields(data):
         if not isinstance(value, bytes):
             numbers[kind] = _signed(value)
-        elif kind in (1, 2, 3):
+        elif kind in (1, 2, 3, 8):
             texts[kind] = value.decode()
         elif kind == 10:
             tags.append(value.decode())
@@ -280,6 +282,7 @@ def _run(data: bytes) -> RunFacts:
         resumes=bool(numbers.get(18) or numbers.get(24)),
         back_to=int(branch.get(2, 0)) if is_rewound else None,
         config=config,
+        title=texts.get(8, ""),
     )
 
 

@@ -12,7 +12,7 @@ from fnmatch import fnmatchcase
 from typing import Any
 
 from vitalsdsl.ground.errors import RunGone, SourceError, TrackerError
-from vitalsdsl.ground.points import Rewind, Row, RunInfo, number
+from vitalsdsl.ground.points import Rewind, Row, number
 from vitalsdsl.runs.sources import Recording
 from vitalsdsl.watching.feeds import Cursor, Target, Wanted
 from vitalsdsl.watching.watcher import MANY
@@ -78,7 +78,7 @@ def _recording(feed: WandbFeed) -> Recording:
         elif not batch.more:
             break
     info = feed.info
-    return Recording(RunInfo(info.name, info.total_steps, info.url, tuple(notes)), events)
+    return Recording(replace(info, notes=tuple(notes)), events)
 
 
 def _patiently(ask: Any) -> Any:
@@ -140,7 +140,7 @@ class RunTarget:
                 raise RunGone(f"there is no run {self._address.run} in {_project(self._address)}")
             if not _has_tags(node, self._wanted.tags):
                 return []
-            self._feed = WandbFeed(self._client, self._address, self._wanted, node.get("config"))
+            self._feed = WandbFeed(self._client, self._address, self._wanted, node)
         return [self._feed]
 
     def close(self) -> None:
@@ -190,8 +190,7 @@ class ProjectTarget:
         for name in (*begun, *fresh):
             if name in details or name in begun:  # one that is gone says so when it is read
                 address = Address(self._address.entity, self._address.project, name)
-                config = details.get(name, {}).get("config")
-                feed = WandbFeed(self._client, address, self._wanted, config, self._pages)
+                feed = WandbFeed(self._client, address, self._wanted, details.get(name), self._pages)
                 self._feeds[name] = (fresh.get(name, ""), feed)
         self._begun = []
         self._since = newest if self._since is None else self._since
@@ -337,12 +336,14 @@ class ProjectsTarget:
 
 
 def _details(client: GraphQL, address: Address, names: Sequence[str]) -> dict[str, dict[str, Any]]:
-    """The tags and the configuration of runs, by their ids; those that are not there left out. Some at a time: a
+    """The tags, the configuration and the name of runs, by their ids; those that are not there left out. Some at a time: a
     configuration can be large."""
     found: dict[str, dict[str, Any]] = {}
     for start in range(0, len(names), _CONFIGS):
         some = names[start : start + _CONFIGS]
-        parts = " ".join(f"r{at}: run(name: {json.dumps(name)}) {{ tags config }}" for at, name in enumerate(some))
+        parts = " ".join(
+            f"r{at}: run(name: {json.dumps(name)}) {{ tags config displayName }}" for at, name in enumerate(some)
+        )
         asked = {"entity": address.entity, "project": address.project}
         question = f"query Configs($entity: String!, $project: String!) {{ project(name: $project, entityName: $entity) {{ {parts} }} }}"
         project = client.ask(question, asked).get("project")

@@ -45,6 +45,7 @@ class LocalFeed:
         self.entity = facts.entity
         self.project = facts.project
         self._total_steps = planned_steps(facts.config)
+        self._title = facts.title
         self._files = files
         self._step_key = step_key
         self._may_stop = may_stop
@@ -64,7 +65,7 @@ class LocalFeed:
 
     @property
     def info(self) -> RunInfo:
-        return RunInfo(self.run_id, self._total_steps)
+        return RunInfo(self.run_id, self._total_steps, title=self._title)
 
     @property
     def interval(self) -> float:

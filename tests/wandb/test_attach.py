@@ -23,6 +23,7 @@ import vitalsdsl_wandb
 import wandb
 from vitalsdsl_wandb import tap
 from vitalsdsl_wandb.port import WandbPort
+from vitalsdsl_wandb.references import read
 from vitalsdsl_wandb.rows import Rows
 
 import vitalsdsl as vitals
@@ -63,6 +64,9 @@ def test_a_run_goes_by_its_name_wherever_a_person_names_it(offline: Path) -> Non
         for loss in (1, 5, 5, 5):
             wandb.log({"loss": loss})
     assert [path.parent.name for path in journals_of("small-lm")] == [run.id]
+    transaction_log(offline, run.id)  # it is on the disk
+    [recording] = read(str(offline / "wandb"), step_key=None)
+    assert (recording.info.name, recording.info.title) == (run.id, "small-lm")
 
 
 def test_two_policies_on_one_run_lose_nothing_of_each_other(offline: Path) -> None:

@@ -16,6 +16,7 @@ import vitalsdsl as vitals
 from tests.acting import all_clears
 from tests.feeding import as_plain
 from tests.wandb.server import Run, Server
+from vitalsdsl.acting.journal import journals_of
 from vitalsdsl.ground.points import Rewind, Row
 from vitalsdsl.streaming.stream import Stream
 from vitalsdsl.verdicts.verdict import Transition
@@ -158,3 +159,9 @@ def test_trainers_that_resume_at_checkpoints_and_histories_that_are_cut(
     for _, _, _, _, to in expected([Row(step, {"loss": loss}) for step, loss in counted.items()]):
         level = to
     assert ("vitals:orange" in run.tags) == (level == "orange"), last.lines
+
+
+def test_a_run_that_is_watched_from_outside_goes_by_its_name(server: Server, tmp_path: Path) -> None:
+    put(server.run(display="small-lm"), 0, [1.0] * 5 + [9.0] * 5, 100.0)
+    watch(tmp_path)
+    assert [path.parent.name for path in journals_of("small-lm", tmp_path)] == ["r1"]
