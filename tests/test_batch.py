@@ -151,6 +151,26 @@ def test_columns_go_through_spans_rungs_recovery_and_phases_as_clauses_do(seed: 
     assert asked == [] or "because" in text  # of an unknown in a message the stream says why it is
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "when x > 2 * usual(x, 100 steps) for 20 steps -> orange -> red after 100 steps",
+        "when x > usual(x, 60 samples) + 8 * noise(x, 60 samples) for 3 samples -> yellow",
+        "event high = x > 2 * usual(x, 50 steps)\nwhen x < 0.8 * usual(x, 80 samples, unless: high) for 5 steps -> yellow",
+    ],
+)
+def test_a_reference_that_is_frozen_for_hundreds_of_steps_needs_no_stream(text: str, asked: list[Row]) -> None:
+    dice, rows = random.Random(1), []
+    for step in range(2000):
+        high = 3 if 600 <= step < 900 or 1400 <= step < 1560 or step in (1000, 1203) else 1
+        rows.append(Row(step, {"x": high * math.exp(dice.gauss(0, 0.1))}))
+    loaded = load("p", text=text)
+    wanted = told(streamed(loaded, [*rows]))
+    asked.clear()
+    assert wanted and told(Batch(loaded.policy, loaded.digest).transitions(rows)) == wanted
+    assert asked == []
+
+
 def test_a_nan_is_found_by_the_guard_alone() -> None:
     loaded = load("p", text="when grad_norm > 100 -> red  when loss > 100 -> red")
     rows = healthy(3, 50)

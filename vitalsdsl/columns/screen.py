@@ -28,8 +28,12 @@ from vitalsdsl.nodes.spells import may_hold
 from vitalsdsl.nodes.table import Table
 from vitalsdsl.verdicts.verdict import Clause, RuleState
 
-MOST_ROUNDS = 24
+MOST_ROUNDS = 40
 """So often a reference and its rule are made to agree before the rule is left to the stream."""
+
+TOGETHER = 6
+"""Rounds in which all of a run is taken as its conditions find it. That is soon done with single points that are not let
+in; of what lasts for hundreds it finds the end of each stretch one by one."""
 
 
 class Stretch(NamedTuple):
@@ -48,6 +52,9 @@ class Screen:
     def __init__(self, joined: Joined, begins: Sequence[int], table: Table, total_steps: float = math.nan) -> None:
         self._joined, self._begins, self._table, self._total = joined, begins, table, total_steps
         self.columns = Columnwise(joined, begins, table, total_steps)
+        self._all_rows = np.ones(len(table), bool)
+        self._at_odds: set[int] = set()
+        """References that have been found not to come to agree with their conditions."""
 
     def before(self, row: int) -> Screen:
         """The same of the rows before one, as if the run had ended there."""
@@ -197,17 +204,44 @@ class Screen:
         open_ = references - self.columns.settled
         if not open_:
             return
-        for _ in range(MOST_ROUNDS):
+        if open_ & self._at_odds:
+            raise CannotSay("a reference and its rule do not come to agree")
+        let_in = self.columns.let_in
+        votes: dict[int, Array] = {}
+        for round_ in range(MOST_ROUNDS):
             self.columns.begin_round()
-            before = {one: self.columns.let_in.get(one) for one in open_}
-            for one in open_:
-                self.columns.let_in[one] = self._votes(one)
-            if all(_agree(before[one], self.columns.let_in[one]) for one in open_):
+            before = {one: let_in.get(one, self._all_rows) for one in open_}
+            now = {one: self._votes(one) for one in open_}
+            first = min(_first_difference(before[one], now[one]) for one in open_)
+            if first == self.columns.count:
+                let_in.update(now)
                 self.columns.settle(open_)
                 return
+            votes = now if round_ < TOGETHER else votes
+            let_in.update(now)
+            if round_ >= TOGETHER:
+                let_in.update((one, self._guess(one, first, before[one], now[one], votes[one])) for one in open_)
         for one in open_:
-            self.columns.let_in.pop(one, None)
+            let_in.pop(one, None)
+        self._at_odds |= open_
         raise CannotSay("a reference and its rule do not come to agree")
+
+    def _guess(self, reference: int, row: int, before: Array, now: Array, votes: Array) -> Array:
+        """What a reference may let in, if up to a row all is as it was taken to be: what is found there is so.
+
+        Where it freezes there, it is taken to stay so: as long as that is right it holds still, and what its conditions
+        find is right to where they let go. From there on it is anybody's guess.
+        """
+        if before[row] == now[row]:
+            return before
+        guess = before.copy()
+        guess[row] = now[row]
+        if now[row]:
+            guess[row + 1 :] = votes[row + 1 :]
+        else:
+            points = self.columns.reference_rows(self.columns.freezes(reference)[0].reference)
+            guess[points[points > row]] = False
+        return guess
 
     def _votes(self, reference: int) -> Array:
         """Which of the rows' points would be let in, by what the conditions say as things stand."""
@@ -271,9 +305,10 @@ class Screen:
         return bool(self.columns.rows.times[row] - self.columns.rows.times[start] > limit.size)
 
 
-def _agree(before: Array | None, now: Array) -> bool:
-    """Whether a round ends as it began; the first one begins with every point let in."""
-    return bool(now.all()) if before is None else bool(np.array_equal(before, now))
+def _first_difference(before: Array, now: Array) -> int:
+    """The first row at which a round does not end as it began; one beyond the last where there is none."""
+    differs = before != now
+    return int(np.argmax(differs)) if differs.any() else len(differs)
 
 
 def _let_go(freezing: Array, has_point: Array) -> Array:

@@ -54,8 +54,10 @@ class Roughly(Windows):
         self._exactly = windows  # as long as there is this, its identity is nobody else's
         self._distinct = windows._distinct
         rows, _ = self._distinct
+        if len(rows) and rows[-1] - rows[0] == len(rows) - 1:
+            rows = slice(int(rows[0]), int(rows[-1]) + 1)  # nothing has to be copied
         lo, hi = self.lo[rows], self.hi[rows]
-        self._blocks = _Blocks(self.values, lo, hi, max(1, int((hi - lo).mean()) // _SHARE) if len(rows) else 1)
+        self._blocks = _Blocks(self.values, lo, hi, max(1, int((hi - lo).mean()) // _SHARE) if len(lo) else 1)
 
     @property
     def are_worth_it(self) -> bool:
@@ -151,6 +153,9 @@ class _Blocks:
 
     def _places(self, first: Place, second: Place) -> tuple[Array, Array]:
         """In the common points of each block the place that is surely low enough, and the one that is surely high enough."""
+        least, most = int(self._lengths.min()), int(self._lengths.max())
+        if least == most:
+            return self._common + (first(least) - least), np.full(len(self._common), second(least))
         lengths = np.nonzero(np.bincount(self._lengths))[0].tolist()
         lowest, highest = np.zeros((2, lengths[-1] + 1), dtype=np.int64)
         for n in lengths:

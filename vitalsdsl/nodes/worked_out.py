@@ -29,14 +29,16 @@ def _grown(symbol: str, left: Column, right: Column, values: Array) -> Array:
         if symbol in "+-":
             off = s + t
         elif symbol == "*":
-            off = a * t + b * s + s * t
+            off = a * t + (b + t) * s if np.any(t) else b * s
         else:
             room = b - t
             off = np.where(room > 0, (s + size * t) / np.where(room > 0, room, 1.0), np.inf)
         both = s + t
         off = np.where(both == 0, 0.0, off * (1 + 1e-9) + (1e-15 * size + _TINY))
-        odd = ~((size < _LARGE) & (off < np.inf))
-        if odd.any():
+        is_plain = size < _LARGE
+        is_plain &= off < np.inf
+        if not is_plain.all():
+            odd = ~is_plain
             off[odd] = _of_the_odd(symbol, *(np.broadcast_to(one, off.shape)[odd] for one in (a, b, t, both)))
         return off
 
