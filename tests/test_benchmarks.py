@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.benchmarks import medians, page, peers, runs, steps
+from tests.benchmarks import medians, page, peers, runs, starts, steps, taps
 from tests.benchmarks.__main__ import RACES
 from tests.benchmarks.contest import Contender, Contest, Outcome, outcomes, race_runs, race_steps
 from tests.benchmarks.growth import Curve
@@ -48,6 +48,17 @@ def test_one_that_is_not_installed_is_said_to_be_so():
     assert "| gone | not installed | |" in page.block(page.Results("here", [found], [], {"median": 1.0, "p99": 2.0}))
 
 
+def test_commands_and_taps_are_measured_beside_their_limits():
+    started = starts.race_starts(1)
+    assert [one.name for one in started.outcomes] == list(starts.COMMANDS)
+    by_name = {one.name: one.ratio for one in started.outcomes}
+    assert by_name["limit: Python alone"] < by_name["vitals --help"] < 1  # the first does ours, and more than help does
+    told = taps.race_taps(1, 50)
+    assert [one.name for one in told.outcomes] == [one.name for one in taps.TAPS]
+    assert told.outcomes[-1].ratio < 1
+    assert " us a call " in page.told(told) and " ms a start " in page.told(started)
+
+
 def test_ratios_are_taken_round_by_round():
     pair = (Contender("ours", runs.ours), Contender("theirs", runs.ours))
     ours, theirs = outcomes(pair, {"ours": [1.0, 2.0, 4.0], "theirs": [3.0, 4.0, 20.0]})
@@ -67,7 +78,8 @@ def test_the_page_has_what_the_command_writes():
     shown = text[text.index(page.BEGIN) : text.index(page.END) + len(page.END)]
     lists = {
         "steps": steps.STEPS, "runs": runs.RUNS, "incidents": runs.RUNS, "medians": medians.STEPS,
-        "medians-at-once": medians.RUNS, "rtamt": peers.RTAMT, "expr-tracker": peers.EXPR_TRACKER,
+        "medians-at-once": medians.RUNS, "rtamt": peers.RTAMT, "expr-tracker": peers.EXPR_TRACKER, "taps": taps.TAPS,
+        "starts": starts.STARTS,
     }  # fmt: skip
     assert lists.keys() == RACES.keys()
     lines = iter(shown.splitlines())

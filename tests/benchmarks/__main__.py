@@ -16,6 +16,8 @@ from pathlib import Path
 from tests.benchmarks import medians, page, peers, runs, steps
 from tests.benchmarks.contest import Contest, race_runs, race_steps
 from tests.benchmarks.growth import curves, latencies
+from tests.benchmarks.starts import race_starts
+from tests.benchmarks.taps import race_taps
 from tests.benchmarks.work import Work
 
 PAGE = Path(__file__).parents[2] / "docs" / "performance.md"
@@ -65,6 +67,14 @@ def _expr_tracker(quick: bool) -> Contest:
     return race_steps("the same fifty rules in expr-tracker", peers.EXPR_TRACKER, work, FILL, chunk, rounds)
 
 
+def _starts(quick: bool) -> Contest:
+    return race_starts(5 if quick else 15)
+
+
+def _taps(quick: bool) -> Contest:
+    return race_taps(5 if quick else 9, 500 if quick else 1_000)
+
+
 RACES: dict[str, Race] = {
     "steps": _steps,
     "runs": _runs,
@@ -73,6 +83,8 @@ RACES: dict[str, Race] = {
     "medians-at-once": _median_runs,
     "rtamt": _rtamt,
     "expr-tracker": _expr_tracker,
+    "taps": _taps,
+    "starts": _starts,
 }
 
 

@@ -50,7 +50,7 @@ class Contender:
 
 @dataclass(frozen=True)
 class Outcome:
-    """Microseconds a step, and how many times ours: the median of the rounds and their range. None: not installed."""
+    """Microseconds a step, or whatever the contest's unit is, and how many times ours: the median of the rounds and their range. None: not installed."""
 
     name: str
     each: float | None
@@ -65,6 +65,7 @@ class Contest:
 
     name: str
     outcomes: tuple[Outcome, ...]
+    unit: str = "us a step"
 
 
 Measured = dict[str, list[float]]

@@ -41,7 +41,7 @@ def told(contest: Contest) -> str:
         if one.each is None:
             lines.append(f"  {one.name:46} is not installed")
         else:
-            lines.append(f"  {one.name:46} {one.each:10.2f} us a step  {_number(one.ratio):>7}x ({_range(one)})")
+            lines.append(f"  {one.name:46} {one.each:10.2f} {contest.unit}  {_number(one.ratio):>7}x ({_range(one)})")
     return "\n".join(lines)
 
 

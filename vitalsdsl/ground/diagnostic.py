@@ -8,6 +8,7 @@ import unicodedata
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
+from typing import NamedTuple
 
 from vitalsdsl.ground.source import Span
 
@@ -28,8 +29,7 @@ _LONGEST_TEXT = 1_000
 _LONG_QUOTE = re.compile(rf"`[^`]{{{_LONGEST_QUOTE + 1},}}`")
 
 
-@dataclass(frozen=True)
-class Fix:
+class Fix(NamedTuple):
     """A replacement text for a span. A safe one changes no meaning that the author can have had."""
 
     span: Span

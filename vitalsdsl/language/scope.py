@@ -47,7 +47,7 @@ class Meaning(Enum):
     MEMBER = "member"
 
 
-@dataclass
+@dataclass(eq=False, repr=False)
 class Scope:
     """The names that a policy defines. A name that nothing defines is a metric, logged under that name."""
 

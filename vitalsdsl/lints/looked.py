@@ -35,7 +35,7 @@ RATES_APART = 1.5
 EVALUATED_SELDOM = re.compile(r"(?:^|[/_.])(?:val|valid|validation|eval|evaluation|test|dev)(?:[/_.]|$)")
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False, repr=False)
 class Looked:
     """A policy, its names, the rules that tests cover, where that is known, who can say which channels there are, and what
     recorded runs say of it, where it is held against some."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from vitalsdsl.language import rules
 
@@ -12,8 +12,7 @@ if TYPE_CHECKING:
     from vitalsdsl.ground.survey import Survey
 
 
-@dataclass(frozen=True)
-class Alarms:
+class Alarms(NamedTuple):
     """How often one rule's level rose in one run, and where first; `level` is the highest that it reached."""
 
     run: str
@@ -22,8 +21,7 @@ class Alarms:
     level: str
 
 
-@dataclass(frozen=True)
-class RuleSeen:
+class RuleSeen(NamedTuple):
     """What one rule did on the runs.
 
     `known_in` counts the runs in which a condition of it was known at some step, inside its phases where it has some.

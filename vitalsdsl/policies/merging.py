@@ -49,7 +49,7 @@ class Merged(NamedTuple):
     broken: frozenset[str] = frozenset()
 
 
-@dataclass
+@dataclass(eq=False, repr=False)
 class Merge:
     """Brings in what a policy uses. What comes twice under one name, with the same params, is one."""
 

@@ -56,6 +56,12 @@ def pack(name: str) -> Source | None:
         text = resources.files(package).joinpath(f"{name}.vitals").read_text("utf-8")
     except UnicodeDecodeError:
         raise SourceError(f"the pack `{name}` of {package} is not UTF-8 text") from None
+    return _source(name, text)
+
+
+@functools.lru_cache(64)
+def _source(name: str, text: str) -> Source:
+    """The same for the same text: many packs use `core`, and what uses several reads it as often."""
     return Source(f"pack:{name}", text)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import codecs
 import difflib
+import functools
 import importlib
 import sys
 from collections.abc import Mapping
@@ -22,9 +23,14 @@ _LOGS = (".jsonl", ".ndjson", ".json", ".csv", ".tsv", ".parquet")
 def parse_any(source: Source) -> Parsed:
     """Parse by the file's name: YAML where it says so. The YAML reader is loaded only then, since it is slow to load."""
     if not is_yaml(source.name):
-        return parse(source)
+        return _parsed_pack(source) if source.name.startswith("pack:") else parse(source)
     parsed: Parsed = importlib.import_module("vitalsdsl.language.yaml.policy").parse_yaml(source)
     return parsed
+
+
+@functools.lru_cache(64)
+def _parsed_pack(source: Source) -> Parsed:
+    return parse(source)
 
 
 def is_suite(name: str) -> bool:
