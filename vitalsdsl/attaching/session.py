@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import importlib
 import logging
 import math
 import os
@@ -68,6 +69,8 @@ class Monitor:
         self._is_resumed = False
         self._keep_all = keep_all
         self._stream = Stream(policy.policy, run, policy.digest, keep_all, total_steps)
+        # A run that lasts needs it, and NumPy with it, in the midst of training: better now.
+        importlib.import_module("vitalsdsl.streaming.step_writer")
         self._acts = acts
         self._lock = threading.RLock()
         self._next_step = 0

@@ -61,7 +61,7 @@ class Quick:
             if self._times < AFTER or len(self._layouts) >= MOST or not names:
                 return None
             self.stand_aside()
-            # Loaded only here: with it comes NumPy, and many a process ends before a run is worth it.
+            # Loaded only here: with it comes NumPy, and many a recorded run is over before it is worth it.
             layout = self._layouts[names] = Layout(
                 import_module("vitalsdsl.streaming.step_writer").write(self._plan, names)
             )
