@@ -89,6 +89,12 @@ def test_the_common_functions_have_a_vectorised_form() -> None:
     }  # fmt: skip
 
 
+def test_of_two_zeros_the_first_is_the_lowest_and_the_highest() -> None:
+    rows, points = Rows(np.arange(4), np.full(4, math.nan)), Points(np.arange(4), np.array([0.0, -0.0, math.nan, 0.0]))
+    for column in (points.lowest(rows), points.highest(rows)):
+        assert list(map(repr, column.values.tolist())) == ["0.0"] * 4
+
+
 def test_what_is_not_let_in_still_counts_as_the_first_point() -> None:
     rows = Rows(np.arange(12), np.full(12, np.nan))
     values = np.array([9.0, *[1.0] * 11])

@@ -149,6 +149,9 @@ class Points:
     def _extreme(self, rows: Rows, better: Any) -> Column:
         finite = np.where(np.isfinite(self.values), self.values, np.nan)
         found = better.accumulate(finite) if len(finite) else finite
+        zero = np.nonzero(found == 0.0)[0]
+        if len(zero):
+            found[zero] = finite[zero[0]]  # 0.0 and -0.0 are equal: the first of them stays
         return Column(dense(self.rows, found, len(rows)), self.slack)
 
     def back(self, rows: Rows, extent: Extent) -> Column:
