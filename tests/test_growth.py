@@ -66,3 +66,22 @@ def test_the_rules_of_a_run_of_twenty_metrics_take_little_memory_and_no_more_as_
     assert shared.closed is not None and stream.closed == 998
     assert filled < 225_000, filled
     assert later < 1.05 * filled, (filled, later)
+
+
+def test_windows_over_one_stream_hold_its_points_once() -> None:
+    shapes = ("{f}(m{m}, 500 steps)", "{f}(m{m}, 5000 steps)")
+    text = "\n".join(
+        f"rule r_{m}_{f}_{i} {{ when {shape.format(f=f, m=m)} > 9 -> yellow }}"
+        for m in range(2) for f in ("mean", "max") for i, shape in enumerate(shapes)
+    )  # fmt: skip
+    policy, dice = load("p", text=text).policy, random.Random(0)
+    stream = Stream(policy, keep_rows=False, quick=False)
+    tracemalloc.start()
+    for step in range(7_000):
+        stream.push({"m0": dice.random(), "m1": dice.random()}, step)
+    gc.collect()
+    held = tracemalloc.get_traced_memory()[0]
+    tracemalloc.stop()
+    assert held < 2 * 5000 * 12 * 1.25 + 40_000, (
+        held
+    )  # a value and a step of each point; each window by itself: 270,000

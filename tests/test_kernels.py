@@ -14,7 +14,7 @@ from vitalsdsl.ground.types import TIME, Extent
 from vitalsdsl.kernels import ranked
 from vitalsdsl.kernels.pairs import Pairs
 from vitalsdsl.kernels.ranked import Ranked
-from vitalsdsl.kernels.trail import Trail
+from vitalsdsl.kernels.trail import Ring, Trail
 
 SHAPES = {
     "at random": lambda dice, i: dice.gauss(0, 1),
@@ -57,6 +57,52 @@ def test_a_rank_or_a_number_that_is_not_there_is_an_error() -> None:
             Ranked(numbers).remove(1.5)
 
 
+@pytest.mark.parametrize("seed", range(12))
+def test_trails_on_one_ring_are_queues_of_their_own(seed: int) -> None:
+    dice = random.Random(seed)
+    by_step, most = seed % 2 == 0, (5, 40, 300)[seed % 3]
+    ring = Ring(by_step)
+    trails = [Trail(by_step, ring) for _ in range(4)]
+    plain: list[deque[tuple[float, float, int]]] = [deque() for _ in trails]
+    late: deque[tuple[float, float, int]] = deque()
+    for i in range(1500):
+        point = (i if by_step else i / 2, dice.random(), i)
+        late.append(point)
+        for n, trail in enumerate(trails):
+            if n == 3:
+                if len(late) > 20 or dice.random() < 0.1:  # one that is told of many at once
+                    places, values, steps = zip(*late)
+                    kind = "i" if by_step else "d"
+                    trail.extend(array(kind, places), array("d", values), array("i", steps))
+                    plain[n] += late
+                    late.clear()
+            elif n != 2 or seed < 6 or dice.random() < 0.999:  # one that now and then leaves a point out
+                trail.append(*point)
+                plain[n].append(point)
+            bound = point[0] - (n + 1) * most / 2
+            gone = sum(one[0] <= bound for one in plain[n])
+            assert trail.forget(bound) == gone if plain[n] else not gone
+            for _ in range(gone):
+                plain[n].popleft()
+            assert trail.oldest == (plain[n][0][0] if plain[n] else math.inf) and list(trail) == list(plain[n])
+        if dice.random() < 0.01:  # one is read from where it was saved
+            n = dice.randrange(3)
+            trails[n] = Trail.of(plain[n], by_step, ring)
+            assert list(trails[n]) == list(plain[n])
+    assert len(ring.values) < 2 * 2 * most + 600
+
+
+def test_the_points_of_windows_are_there_once_after_they_were_saved_as_well() -> None:
+    points = [(step, step / 7, step) for step in range(900)]
+    for first, second in ((100, 900), (900, 100)):
+        ring = Ring(by_step=True)
+        trails = [Trail.of(points[-count:], True, ring) for count in (first, second)]
+        assert [list(trail) for trail in trails] == [points[-first:], points[-second:]]
+        for trail in trails:
+            trail.append(900, 1.0, 900)
+        assert {trail.ring for trail in trails} == {ring} and len(ring.values) == 901
+
+
 @pytest.mark.parametrize("by_step", [True, False])
 def test_a_trail_is_a_queue(by_step: bool) -> None:
     dice, trail, plain = random.Random(7), Trail(by_step), deque()
@@ -72,7 +118,7 @@ def test_a_trail_is_a_queue(by_step: bool) -> None:
             at = dice.randrange(-len(plain), len(plain))
             assert (trail.place(at), trail.value(at)) == plain[at][:2]
     assert list(trail) == list(plain)
-    assert isinstance(trail._values, array) and len(trail._values) < 2 * len(plain) + 600
+    assert isinstance(trail.ring.values, array) and len(trail.ring.values) < 2 * len(plain) + 600
 
 
 @pytest.mark.parametrize("by_step", [True, False])

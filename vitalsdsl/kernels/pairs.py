@@ -15,6 +15,7 @@ class Pairs(Window):
 
     remembered = (*Window.remembered, "seconds", "waiting_first", "waiting_second")
     enough = 2
+    shares = False
 
     def __init__(self, extent: Extent) -> None:
         super().__init__(extent)

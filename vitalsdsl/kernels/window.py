@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import ClassVar
 
 from vitalsdsl.ground.types import SAMPLES, STEPS, Extent, Reason
 from vitalsdsl.kernels.state import State
-from vitalsdsl.kernels.trail import Trail
+from vitalsdsl.kernels.trail import Ring, Trail
 
 
 class Window(State):
@@ -26,6 +26,8 @@ class Window(State):
     """Whether ±inf is usable here; NaN never is."""
     enough: ClassVar[int] = 1
     """With so many usable points an unknown answer has another reason than `too few points`."""
+    shares: ClassVar[bool] = True
+    """Whether its points are those of its one stream."""
     learns_at_once: ClassVar[bool] = True
     """Whether `add` and `drop` come with the points, not when somebody asks."""
 
@@ -35,7 +37,18 @@ class Window(State):
         self.first = math.nan
         self.seen = 0
         self.usable = 0
-        self.trail = Trail(by_step=self.unit == STEPS)
+        self.ring: Ring | None = None
+        """Where its points stand together with those of other windows over its stream."""
+        self.trail = self._new_trail()
+
+    def share(self, ring: Ring) -> None:
+        """Keep its points there, before any has come."""
+        self.ring = ring
+        self.trail = self._new_trail()
+        self.clear()
+
+    def _new_trail(self, points: Iterable[tuple[float, float, int]] = ()) -> Trail:
+        return Trail.of(points, self.unit == STEPS, self.ring)
 
     def add(self, step: int, value: float) -> None:
         raise NotImplementedError
@@ -89,7 +102,7 @@ class Window(State):
         return Reason.TOO_FEW if self.usable < self.enough else Reason.UNDEFINED
 
     def restored(self) -> None:
-        points, self.trail, self.usable = self.trail, Trail(by_step=self.unit == STEPS), 0
+        points, self.trail, self.usable = self.trail, self._new_trail(), 0
         self.clear()
         for at, value, step in points:
             self.trail.append(at, value, step)
@@ -103,9 +116,7 @@ class Window(State):
 
     @points.setter
     def points(self, points: deque[tuple[float, float, int]]) -> None:
-        self.trail = Trail(by_step=self.unit == STEPS)
-        for at, value, step in points:
-            self.trail.append(at, value, step)
+        self.trail = self._new_trail(points)
 
     def clear(self) -> None:
         """Forget everything learnt by `add`."""

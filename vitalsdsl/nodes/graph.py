@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 from vitalsdsl.kernels.state import State
+from vitalsdsl.kernels.trail import Ring
 from vitalsdsl.nodes import base as nd
 from vitalsdsl.nodes import operations as op
 from vitalsdsl.nodes.signals import Reference, Root
@@ -32,6 +33,8 @@ class Graph:
         self.stalled: list[op.Stalled] = []
         self.memo: dict[Any, Any] = {}
         self.order: list[nd.Node] = []
+        self.rings: dict[tuple[nd.Node, str], Ring] = {}
+        """Of a stream the points that its windows of one unit share."""
         self._paces: dict[Root, tuple[frozenset[str], bool]] = {}
         """Which metrics each root reads, and whether it is due at every step whatever has a point."""
         self._schedules: dict[frozenset[str], list[Run]] = {}

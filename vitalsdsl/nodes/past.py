@@ -7,9 +7,11 @@ import math
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from vitalsdsl.ground.types import SAMPLES
+from vitalsdsl.ground.types import SAMPLES, STEPS
 from vitalsdsl.kernels import lag
 from vitalsdsl.kernels.state import State
+from vitalsdsl.kernels.trail import Ring
+from vitalsdsl.kernels.window import Window
 from vitalsdsl.language import expressions as ex
 from vitalsdsl.language.formatter import expression_text
 from vitalsdsl.language.scope import Meaning
@@ -82,6 +84,8 @@ def subscribe(
     """Have a stream's points pushed into a state; the node that a reader of the state must wait for."""
     push = push or state.push
     stream = stream_of(compiler, source)
+    if isinstance(state, Window) and state.shares:
+        state.share(compiler.graph.rings.setdefault((stream, state.unit), Ring(state.unit == STEPS)))
     if isinstance(stream, nd.MetricNode):
         stream.subscribers.append(push)
     else:
