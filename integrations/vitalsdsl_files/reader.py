@@ -206,7 +206,7 @@ def _runs(found: Format | BinaryFormat, log: Log, wish: _Wish, notes: Iterable[s
                     return [_as_it_comes(reading, lambda again: _events(found, log, again))]
     if not track.rows:
         raise SourceError(f"`{log.name}` has no rows")
-    if track.rows > 1 and min(track.steps) == max(track.steps):
+    if track.rows > len(set(track.kinds)) and min(track.steps) == max(track.steps):
         reading.notes.append(f"all {track.rows:,} rows are at step {track.steps[0]}, and count as one")
     parts = parts_of(track, wish.mode(reading))
     return [_recording(at, part, reading, _part_events(found, log, part, held, wish)) for at, part in enumerate(parts)]
