@@ -179,9 +179,11 @@ class Glance:
         code = _sum(left.error, right.error)
         if not (left.stands and right.stands):
             return f"({code})"
+        streams = {stream.name for stream in self._streams.values() if _names_of(code, stream.name)}
+        if not streams:  # a constant's rounding: no block of points would set a name for it
+            return f"({code})"
         names = {known: name for name, (known, _) in self.nears.items()}
         name = names.get(f"bounded({code})", f"near_{len(self.nears) + 1}")
-        streams = {stream.name for stream in self._streams.values() if _names_of(code, stream.name)}
         self.nears[name] = f"bounded({code})", streams
         return name
 
