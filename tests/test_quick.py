@@ -251,6 +251,20 @@ def test_where_generated_code_fails_the_graph_goes_on_and_the_place_is_named(
     assert caplog.text.count("generated code failed at `x`") == 1
 
 
+def test_a_bound_of_constants_alone_needs_no_block_of_points() -> None:
+    # log(100) is rounded, and thrice that again; no stream's block has a part in that error.
+    text = """
+    param size = 100
+    when mean(loss, 20 samples) > 50 -> yellow
+    when loss > 3 * log(size) for 2 samples -> orange
+    """
+    stream = Stream(load("w", text=text).policy, keep_rows=False)
+    found = [t for n in range(120) for t in stream.push({"loss": 20.0 if n in (100, 101) else 2.0}, n)]
+    found += stream.finish()
+    assert [(t.step, t.to.word) for t in found] == [(101, "orange"), (103, "green")]
+    assert stream.code
+
+
 def test_the_code_can_be_read() -> None:
     text = "rule high { when grad_norm > 3 * mean(grad_norm, 500 steps) for 20 steps -> orange }"
     stream = Stream(load("w", text=text).policy)
