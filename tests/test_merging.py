@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ from vitalsdsl.columns.batch import Batch
 from vitalsdsl.ground.points import Row
 from vitalsdsl.language.rules import Rule
 from vitalsdsl.policies.policy import read
+from vitalsdsl.streaming.stream import Stream
 
 A_RULE = "rule hot { when loss > 3 -> orange }"
 RUN = [{"step": 1, "loss": 9.0, "a/3/max": 9.0, "m": 1.0}, {"step": 2, "loss": 9.0, "a/3/max": 9.0, "m": 1.0}]
@@ -228,3 +230,35 @@ def test_metrics_that_are_logged_alike_and_called_otherwise_have_each_their_guar
     text = 'metric x = "loss" metric y = "loss" rule r { when x + y > 3 -> orange }'
     found = replay(load(folder(tmp_path, {"p.vitals": text})), [{"step": 1, "loss": float("nan")}])
     assert [t.rule for t in found] == ["nonfinite(x)", "nonfinite(y)"]
+
+
+SHARED = 'metric lr = "lr" '
+LATE = {
+    "a.vitals": SHARED + "let g/* = act/* - 1 on lr rule r { when any(g/* > 3) -> orange }",
+    "b.vitals": SHARED + "let h/* = grad/* - 1 on lr rule r { when any(h/* > 3) -> orange }",
+    "c.vitals": SHARED + "rule r { when lr > 3 -> orange }",
+}
+
+
+@pytest.mark.parametrize("second", ["b.vitals", "c.vitals"])
+def test_the_one_guard_is_the_same_whenever_members_join(second: str, tmp_path: Path) -> None:
+    loaded = load(folder(tmp_path, {"p.vitals": f'use "a.vitals" as a use "{second}" as b', **LATE}))
+    rows = [
+        Row(
+            n,
+            {
+                "lr": math.nan if 3 <= n < 12 else 1.0,
+                **({"grad/1": 1.0} if n > 1 else {}),
+                **({"act/1": 1.0} if n > 5 else {}),
+            },
+        )
+        for n in range(20)
+    ]
+    whole, first, again = (Stream(loaded.policy, "run", loaded.digest) for _ in range(3))
+    told = [t for row in rows for t in whole.push_row(row)]
+    assert [(t.rule, t.step) for t in told] == [("nonfinite(a.lr)", 3), ("nonfinite(a.lr)", 12)]
+    for row in rows[:9]:
+        first.push_row(row)
+    again.load(first.save())
+    assert repr([t for row in rows[9:] for t in again.push_row(row)]) == repr(told[1:])
+    assert repr(Batch(loaded.policy, loaded.digest).transitions(rows)) == repr(told)

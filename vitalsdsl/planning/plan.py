@@ -201,16 +201,18 @@ class Plan:
         for place, name in enumerate(names, start=_GUARDS_LAST):
             if name in told:
                 continue
-            if name in known:
-                known[name].index = place
-            elif self._only is not None and f"nonfinite({name})" in self._only:
+            same = self.metrics.same_as(name)
+            guarded = next((known[each] for each in sorted(same) if each in known), None)
+            asked = self._only is not None and f"nonfinite({name})" in self._only
+            if guarded is not None:
+                guarded.index = place
+            elif asked or self._only is None and not same.isdisjoint(self.metrics.nodes):
+                # Which of several names is made first may be a matter of when members join: the guard is that of the first.
                 self.metrics.node(name)
-                self._add_guard(name, place, self._guard_level)
-            elif self._only is None and name in self.metrics.nodes:
                 self._add_guard(name, place, self._guard_level)
             else:
                 continue
-            told |= self.metrics.same_as(name)
+            told |= same
 
     def _add_guard(self, name: str, place: int, level: Level) -> None:
         declared, _ = self.metrics.declared(name)

@@ -76,7 +76,7 @@ def in_words(
         elif rule.clauses:
             condition = (change.clause or rule.clauses[0]).condition
             evidence(condition, values, reading)
-            margin = distance(condition, reading.value) if change.clause is not None else math.nan
+            margin = _told(distance(condition, reading.value)) if change.clause is not None else math.nan
         message = _message(run.plan, rule, change, step, values, reading)
     clause = rule.clauses.index(change.clause) if change.clause is not None else -1
     return Transition(
@@ -96,7 +96,7 @@ def evidence(node: nd.Node, values: dict[str, float], reading: Reading, seen: se
         node.is_root and not node.is_condition
     ):
         if not node.is_condition:
-            values[node.text] = reading.value(node)
+            values[node.text] = _told(reading.value(node))
         if not isinstance(node, nd.Function):
             return
     for inner in reading.inputs(node):
@@ -169,8 +169,13 @@ def _template(template: rules.Template, fields: Sequence[tuple[nd.Node, str]], r
         elif isinstance(value, bool):
             text += "true" if value else "false"
         else:
-            text += format(value, form or ".4g")
+            text += format(_told(value), form or ".4g")
     return text
+
+
+def _told(number: float) -> float:
+    """A number as it is told: zero without a sign, since which of the two a window of both gives is a matter of order."""
+    return number + 0.0
 
 
 def _is_nan_point(node: nd.Node) -> bool:
