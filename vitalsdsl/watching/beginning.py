@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from importlib import import_module
 from operator import lt
 from typing import TYPE_CHECKING
 
@@ -20,7 +21,7 @@ from vitalsdsl.watching.feeds import Cursor
 
 if TYPE_CHECKING:
     from vitalsdsl.columns.batch import Batch
-    from vitalsdsl.nodes.table import Table
+    from vitalsdsl.nodes.table import GrowingTable, Table
 
 MUCH = 1_000
 """From so many rows on they are judged together."""
@@ -47,10 +48,8 @@ class Together:
         self, policy: LoadedPolicy, table: Table, new: Callable[[], Stream]
     ) -> tuple[Stream, list[Transition]]:
         # Loaded only here: with it comes NumPy, and many a watcher meets no run that is far behind.
-        from vitalsdsl.columns.batch import Batch
-
         if policy.digest not in self._batches:
-            self._batches[policy.digest] = Batch(policy.policy, policy.digest)
+            self._batches[policy.digest] = import_module("vitalsdsl.columns.batch").Batch(policy.policy, policy.digest)
         return self._batches[policy.digest].caught_up(table, new)
 
     def close(self) -> None:
@@ -63,14 +62,12 @@ class Beginning:
     rows are told apart, and so is one at which a name comes twice."""
 
     def __init__(self, together: Together, policy: LoadedPolicy, new: Callable[[], Stream]) -> None:
-        from vitalsdsl.nodes.table import GrowingTable
-
         self.cursor: Cursor | None = None
         """Where reading goes on. No bookmark has it before the rows have been judged."""
         self._together = together
         self._policy = policy
         self._new = new
-        self._columns = GrowingTable()
+        self._columns: GrowingTable = import_module("vitalsdsl.nodes.table").GrowingTable()
         self._open: list[Row] = []
         self._newest_time = math.nan
 
