@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from vitalsdsl import load, replay
 from vitalsdsl.columns.batch import Batch
 from vitalsdsl.ground.points import Row
-from vitalsdsl.language.rules import Rule
+from vitalsdsl.language.rules import Metric, Rule
 from vitalsdsl.policies.policy import read
 
 A_RULE = "rule hot { when loss > 3 -> orange }"
@@ -228,3 +228,26 @@ def test_metrics_that_are_logged_alike_and_called_otherwise_have_each_their_guar
     text = 'metric x = "loss" metric y = "loss" rule r { when x + y > 3 -> orange }'
     found = replay(load(folder(tmp_path, {"p.vitals": text})), [{"step": 1, "loss": float("nan")}])
     assert [t.rule for t in found] == ["nonfinite(x)", "nonfinite(y)"]
+
+
+@pytest.mark.parametrize(
+    ("text", "rule"),
+    [
+        ('use "a.vitals"\nmetric loss = "my loss"', "hot"),
+        ('metric loss = "my loss"\nuse "a.vitals"', "hot"),
+        ('use "a.vitals" as a\nmetric a.loss = "my loss"', "a.hot"),
+    ],
+)
+def test_a_metric_of_the_using_file_adds_names_to_the_one_that_is_used(tmp_path: Path, text: str, rule: str) -> None:
+    files = {"p.vitals": text, "a.vitals": f'metric loss = "train/loss" optional {A_RULE}'}
+    loaded = load(folder(tmp_path, files))
+    for name in ("my loss", "train/loss"):
+        assert [t.rule for t in replay(loaded, [{"step": 1, name: 9.0}])] == [rule]
+
+
+def test_options_that_a_further_name_does_not_write_stay_but_for_optional(tmp_path: Path) -> None:
+    used = 'metric loss = "l" every 5 steps unit "nats" reduce max optional allow nonfinite ' + A_RULE
+    files = {"p.vitals": 'use "a.vitals" metric loss = "my loss" unit "bits"', "a.vitals": used}
+    (metric,) = load(folder(tmp_path, files)).policy.of(Metric)
+    assert (metric.logged, metric.unit, metric.reduce) == (("my loss", "l"), "bits", "max")
+    assert metric.allow_nonfinite and metric.every is not None and not metric.optional
