@@ -97,3 +97,35 @@ def test_families_of_packs_are_never_told_as_missing_and_what_is_told_is_short()
     own = Reads(load("p", text=text).policy)
     told = own.told(own.never_logged([]), [])
     assert told.startswith("los (read by own), ") and len(told) < 200
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        {"train": {"loss": 2.0, "grad_norm": 1.0}},
+        {"training": {"loss": 2.0, "grad_norm": 1.0}},
+        {"training/loss": 2.0, "training/grad_norm": 1.0},
+    ],
+)
+def test_a_loss_in_an_object_of_its_own_is_the_loss(row: dict[str, object], tmp_path: Path) -> None:
+    path = tmp_path / "run.jsonl"
+    path.write_text("".join(json.dumps({"iter": s} | row) + "\n" for s in range(60)))
+    result = call("replay", "pack:core", str(path))
+    assert BLIND not in result.stdout and "no rule looks" not in result.stderr
+
+
+def test_init_declares_what_is_probably_the_loss_and_says_so(tmp_path: Path) -> None:
+    run, policy = run_of(tmp_path, "my.loss", "model.grad_norm", "my.lr"), tmp_path / "first.vitals"
+    result = call("init", run, "-o", str(policy))
+    assert "no pack knows `my.loss`: it is taken for the loss\n" in result.stderr
+    text = policy.read_text()
+    assert 'metric loss = "my.loss"' in text and 'metric grad_norm = "model.grad_norm"' in text and "rule loss_" in text
+    assert call("check", str(policy), "--against", run).exit_code == 0
+    policy.write_text(text.replace('metric loss = "my.loss"', 'use "pack:core"\nmetric loss = "my.loss"'))
+    assert call("check", str(policy)).exit_code == 0 and BLIND not in call("replay", str(policy), run).stdout
+
+
+def test_init_says_where_there_is_no_loss(tmp_path: Path) -> None:
+    text = call("init", run_of(tmp_path, "accuracy", "speed")).stdout
+    assert "# No loss was recognised among 2 names, so nothing here looks at it" in text
+    assert "No loss was" not in call("init", run_of(tmp_path, "loss")).stdout
