@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from vitalsdsl import load, replay
 from vitalsdsl.columns.batch import Batch
 from vitalsdsl.ground.points import Row
-from vitalsdsl.language.rules import Rule
+from vitalsdsl.language.rules import Metric, Rule
 from vitalsdsl.policies.policy import read
 from vitalsdsl.streaming.stream import Stream
 
@@ -262,3 +262,26 @@ def test_the_one_guard_is_the_same_whenever_members_join(second: str, tmp_path: 
     again.load(first.save())
     assert repr([t for row in rows[9:] for t in again.push_row(row)]) == repr(told[1:])
     assert repr(Batch(loaded.policy, loaded.digest).transitions(rows)) == repr(told)
+
+
+@pytest.mark.parametrize(
+    ("text", "rule"),
+    [
+        ('use "a.vitals"\nmetric loss = "my loss"', "hot"),
+        ('metric loss = "my loss"\nuse "a.vitals"', "hot"),
+        ('use "a.vitals" as a\nmetric a.loss = "my loss"', "a.hot"),
+    ],
+)
+def test_a_metric_of_the_using_file_adds_names_to_the_one_that_is_used(tmp_path: Path, text: str, rule: str) -> None:
+    files = {"p.vitals": text, "a.vitals": f'metric loss = "train/loss" optional {A_RULE}'}
+    loaded = load(folder(tmp_path, files))
+    for name in ("my loss", "train/loss"):
+        assert [t.rule for t in replay(loaded, [{"step": 1, name: 9.0}])] == [rule]
+
+
+def test_options_that_a_further_name_does_not_write_stay_but_for_optional(tmp_path: Path) -> None:
+    used = 'metric loss = "l" every 5 steps unit "nats" reduce max optional allow nonfinite ' + A_RULE
+    files = {"p.vitals": 'use "a.vitals" metric loss = "my loss" unit "bits"', "a.vitals": used}
+    (metric,) = load(folder(tmp_path, files)).policy.of(Metric)
+    assert (metric.logged, metric.unit, metric.reduce) == (("my loss", "l"), "bits", "max")
+    assert metric.allow_nonfinite and metric.every is not None and not metric.optional

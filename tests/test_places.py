@@ -117,7 +117,7 @@ def test_where_no_run_is_all_commands_refuse_in_the_same_words(words: tuple[str,
 
 def test_a_source_that_cannot_be_read_costs_no_other(project: Path) -> None:
     result = call("replay", "p.vitals", "nix.log", "runs/a", "p.vitals")
-    assert (result.exit_code, result.stdout.splitlines()[0]) == (2, "metrics.jsonl")
+    assert (result.exit_code, result.stdout.splitlines()[0]) == (2, "a")
     first, second = result.stderr.splitlines()[-2:]
     assert first == "error: nix.log: cannot be read: no such file or directory"
     assert second.startswith("p.vitals: is in no known log format")
@@ -138,7 +138,7 @@ def test_our_own_files_beside_logs_are_no_logs_and_others_are_named_shortly(proj
 
 def test_a_run_that_is_named_twice_is_read_once() -> None:
     result = call("replay", "p.vitals", "runs/a", "runs/a/metrics.jsonl", "runs/a")
-    assert result.stdout.count("metrics.jsonl") == 1
+    assert [line for line in result.stdout.splitlines() if not line.startswith(" ")] == ["a"]
 
 
 def test_a_log_that_breaks_off_costs_no_other(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -172,7 +172,7 @@ def test_of_a_trainers_checkpoints_the_newest_is_read_and_none_beside_the_whole_
         "checkpoint-11/own.jsonl",
     ]
     state(project / "out", 12)
-    assert call("replay", "p.vitals", "out").stdout.splitlines()[0] == "trainer_state.json"
+    assert call("replay", "p.vitals", "out").stdout.splitlines()[0] == "out"
     assert [place.shown for place in places_of(["out"])[0]] == ["out/trainer_state.json", "out/checkpoint-11/own.jsonl"]
 
 
@@ -199,3 +199,17 @@ def test_event_files_of_one_folder_are_one_run_wherever_it_lies(project: Path, m
     assert call("replay", "p.vitals", "tb/version_0").stdout.splitlines()[0] == "version_0"
     found = json.loads(call("backtest", "p.vitals", "tb", "--jobs", "1", "--format", "json").stdout)
     assert [(one["run"], one["steps"]) for one in found["runs"]] == [("tb/version_0", 20)]
+
+
+def test_a_file_that_is_called_as_any_runs_is_called_by_its_folder(project: Path) -> None:
+    for name in ("one/checkpoint-9", "two"):
+        (project / name).mkdir(parents=True)
+        state = {"log_history": [{"step": step, "loss": 1.0} for step in (1, 2)]}
+        (project / name / "trainer_state.json").write_text(json.dumps(state))
+    files = ["one/checkpoint-9/trainer_state.json", "two/trainer_state.json"]
+    for sources in (files, ["one/checkpoint-9", "two"]):
+        said = call("replay", "p.vitals", *sources).stdout.splitlines()
+        assert [line for line in said if not line.startswith(" ")] == ["one", "two"]
+    (project / "labels.csv").write_text("run,label\none,healthy\ntwo,healthy\n")
+    told = call("backtest", "p.vitals", *files, "--labels", "labels.csv")
+    assert told.exit_code == 0 and "no run is called" not in told.output

@@ -10,15 +10,17 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 from vitalsdsl.ground.diagnostic import printable
+from vitalsdsl.ground.likely_names import CENTRAL, likely
 from vitalsdsl.ground.quoting import quoted
 from vitalsdsl.ground.source import Source
 from vitalsdsl.ground.survey import MetricSurvey, Survey
 from vitalsdsl.ground.words import RESERVED
+from vitalsdsl.language import rules
 from vitalsdsl.language.formatter import name_text
 from vitalsdsl.language.layout import format_policy
 from vitalsdsl.language.parser import parse
@@ -93,6 +95,8 @@ class Starter:
     """Writes the policy, as it comes of what the rules did when they were tried on the runs."""
 
     def __init__(self, name: str, survey: Survey, naming: Naming, packs: Sequence[Pack], told: str) -> None:
+        self._taken = taken_for(naming)
+        naming = _with_taken(naming, self._taken)
         self._name = re.sub(r"\W+", "_", name, flags=re.ASCII).strip("_").lower() or "run"
         if self._name[0].isdigit() or self._name in RESERVED:
             self._name = f"run_{self._name}"
@@ -112,6 +116,7 @@ class Starter:
             )) + "\n",
             *self._uses(),
             *self._switched_off(tried),
+            *self._no_loss(),
             *map(self._declaration, self._seen),
             "\nlevel orange do alert, tag\nlevel red do alert, tag\n",
         ]  # fmt: skip
@@ -148,7 +153,25 @@ class Starter:
             said += f" every {seen.every:g} steps"
         if seen.unit and _can_be_written(seen.unit):
             said += f" unit {_quoted(seen.unit)}"
-        return said + ("" if seen.is_everywhere else " optional")
+        said += "" if seen.is_everywhere else " optional"
+        if seen.name not in self._taken:
+            return said
+        meant = _brief(seen.names[0])
+        told = f"No pack knows {meant}: it is taken for the {seen.name}, since it is called so."
+        if seen.name == "loss":
+            told += ' With `use "pack:core"` beside this line, its rules look at it, too.'
+        return "\n".join([*_comment(told), said])
+
+    def _no_loss(self) -> Iterator[str]:
+        """Where nothing is, or looks like, a loss of training or a part of one."""
+        losses = [seen.name for seen in self._seen if seen.name.endswith("loss") and seen.name != "val_loss"]
+        if not losses:
+            count = len(self._survey.metrics)
+            yield from _comment(
+                f"No loss was recognised among {count:,} name{'s' * (count != 1)}, so nothing here looks at it: "
+                'give its name as `metric loss = "NAME"`.'
+            )
+            yield ""
 
     def _uses(self) -> Iterator[str]:
         for pack in self._packs:
@@ -278,6 +301,26 @@ def _rule(facts: str, name: str, title: str, when: str, because: str, *tries: st
     listed = ", ".join(map(_quoted, tries))
     comment = "\n".join(_comment(facts))
     return f'{comment}\nrule {name} "{title}" {{\n  {when}\n  because "{because}"\n  try {listed}\n}}\n'
+
+
+# -------------------------------------------------------------------- names that no pack knows
+
+
+def taken_for(naming: Naming) -> dict[str, str]:
+    """The loss and the gradient norm, where no known name of them is logged and one that nobody knows is called so."""
+    named = {one.canonical for one in naming.named}
+    unknown = [one.name for one in naming.unnamed if _can_be_written(one.name)]
+    found = {metric: likely(metric, unknown) for metric in CENTRAL if metric not in named}
+    return {metric: near[0] for metric, near in found.items() if near}
+
+
+def _with_taken(naming: Naming, taken: Mapping[str, str]) -> Naming:
+    span = Source("names", "").span(0, 0)
+    more = [
+        Named(rules.Metric.build(span, name=metric, logged=(name,)), metric, (name,)) for metric, name in taken.items()
+    ]
+    left = tuple(one for one in naming.unnamed if one.name not in taken.values())
+    return replace(naming, named=(*more, *naming.named), unnamed=left)
 
 
 # -------------------------------------------------------------------- words

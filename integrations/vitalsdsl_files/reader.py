@@ -26,6 +26,9 @@ HELD = 1_000_000
 
 _PLAIN = "utf-8-sig"
 _STATE = "trainer_state.json"
+
+_GENERAL = frozenset({_STATE, "metrics.csv", "metrics.jsonl", "progress.csv", "results.csv"})
+"""What trainers call the log of any run."""
 _CHECKPOINT = re.compile(r"checkpoint-(\d+)")
 
 
@@ -86,7 +89,17 @@ def read(
             return _read_pipe(place.open("rb"), place.name, wish, ours=True)
     except OSError as problem:
         raise unreadable(place.name, problem) from problem
-    return _read_log(_log(place), wish)
+    return [_by_folder(recording, place) for recording in _read_log(_log(place), wish)]
+
+
+def _by_folder(recording: Recording, place: Path) -> Recording:
+    """A run in a file that is called so for every run is called as its folder is; a checkpoint's, as what it is of."""
+    name, sign, number = recording.info.name.partition("#")
+    if name not in _GENERAL:
+        return recording
+    folders = [folder.name for folder in place.absolute().parents]
+    own = next((folder for folder in folders if folder and not _CHECKPOINT.fullmatch(folder)), name)
+    return replace(recording, info=replace(recording.info, name=f"{own}{sign}{number}"))
 
 
 def _log(place: Path) -> Log:
@@ -99,7 +112,7 @@ def _read_folder(folder: Path, wish: _Wish) -> list[Recording]:
     skipped: list[str] = []
     for log in map(_joined, logs_in([place for place in inside if not place.is_dir()])):
         try:
-            recordings += _read_log(log, wish)
+            recordings += [_by_folder(recording, folder / log.name) for recording in _read_log(log, wish)]
         except (SourceError, MissingExtraError) as problem:
             skipped.append(str(problem))
     left_out = "; ".join(skipped[:5]) + (f"; and {len(skipped) - 5} more" if len(skipped) > 5 else "")

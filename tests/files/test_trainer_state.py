@@ -36,7 +36,7 @@ def test_train_and_eval_rows_are_read_and_run_means_are_not(tmp_path: Path, inde
     assert math.isnan(second[1]["grad_norm"])
     assert second[1]["loss"] == 2.25
     assert third == (20, {"epoch": 1.0, "eval_loss": 2.0, "eval_runtime": 3.5})
-    assert (run.info.name, run.info.total_steps) == ("trainer_state.json", 3000.0)
+    assert (run.info.name, run.info.total_steps) == (tmp_path.name, 3000.0)
     assert run.info.notes == (
         "the row with `train_runtime` is left out: its `train_loss` is a mean over the whole run",
     )

@@ -18,6 +18,7 @@ from vitalsdsl.ground.errors import StateError, UsageError
 from vitalsdsl.ground.points import number
 from vitalsdsl.language.rules import Level
 from vitalsdsl.planning.logged import WHY_UNKNOWN, Read, Reads
+from vitalsdsl.planning.unrecognised import Unrecognised, otherwise_lacking, unrecognised
 from vitalsdsl.policies.policy import LoadedPolicy, as_policy
 from vitalsdsl.streaming.stream import Stream
 from vitalsdsl.verdicts.verdict import Past, Transition
@@ -194,13 +195,22 @@ class Monitor:
 
     def _tell_early(self) -> None:
         """As soon as it is likely to be a mistake: what no rule will ever see."""
-        due = [r for r in self._reads.never_logged(self._stream.names) if r.is_due(EARLY)]
+        blind = self._tell_unrecognised()
+        due = [r for r in otherwise_lacking(self._reads, self._stream.names, blind) if r.is_due(EARLY)]
         self._tell_lacking(f"not logged in the first {EARLY} steps", due)
+
+    def _tell_unrecognised(self) -> list[Unrecognised]:
+        """That a loss or gradient norm goes by a name which the policy does not know."""
+        blind = unrecognised(self._reads, self._stream.names)
+        for one in blind:
+            logger.warning("vitals: run %s: %s", self.run, one.told)
+        return blind
 
     def _tell_end(self) -> list[Transition]:
         if "end" not in self._told and self._stream.closed is not None:
             self._told.add("end")
-            self._tell_lacking("never logged", self._reads.never_logged(self._stream.names))
+            blind = self._tell_unrecognised()
+            self._tell_lacking("never logged", otherwise_lacking(self._reads, self._stream.names, blind))
             for name in self._reads.never_known(self._stream.plan.graph.clock.counter):
                 logger.warning("vitals: run %s: never known: %s (%s)", self.run, name, WHY_UNKNOWN[name])
             if self.late_points:

@@ -20,7 +20,7 @@ from vitalsdsl.lints.runs import Alarms, Runs
 from vitalsdsl.planning.naming import Vocabulary
 from vitalsdsl.planning.sight import Sight
 from vitalsdsl.policies.policy import LoadedPolicy, read
-from vitalsdsl.starter import FACTOR, Pack, Starter, Tried
+from vitalsdsl.starter import FACTOR, Pack, Starter, Tried, taken_for
 from vitalsdsl.trial import Trial
 
 _ROUNDS = 4
@@ -75,6 +75,9 @@ def _written(name: str, sources: tuple[str, ...], survey: Survey, step_key: str 
     count = sum(run.steps > 0 for run in survey.runs)
     shown = ", ".join(printable(s) for s in sources[:3]) + (" and others" if len(sources) > 3 else "")
     told = f"{count:,} run{'s' * (count != 1)} in {shown}"
+    for metric, logged in taken_for(naming).items():
+        said = {"loss": "the loss", "grad_norm": "the gradient norm"}[metric]
+        click.echo(f"no pack knows `{printable(logged)}`: it is taken for {said}", err=True)
     starter = Starter(name, survey, naming, list(_applying(installed, survey)), told)
     tried, runs = Tried(), Runs(survey)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import cache
+from pathlib import Path
 
 import click
 
@@ -19,7 +20,7 @@ from vitalsdsl.ground.survey import Survey, Surveyor
 from vitalsdsl.language.rules import Axis, Policy
 from vitalsdsl.lints.runs import Runs
 from vitalsdsl.planning.naming import Vocabulary
-from vitalsdsl.runs.places import Unread, places_of
+from vitalsdsl.runs.places import Place, Unread, places_of
 from vitalsdsl.runs.sources import Recording, read
 from vitalsdsl.trial import Trial
 
@@ -76,14 +77,16 @@ def _found(source: str, step_key: str | None, seen: set[str], unread: list[Unrea
         except VitalsError as problem:
             unread.append(Unread(place.shown, str(problem), place.is_named))
             continue
-        yield from (_called(recording, place.within) for recording in found)
+        yield from (_called(recording, place) for recording in found)
 
 
-def _called(recording: Recording, within: str) -> Recording:
+def _called(recording: Recording, place: Place) -> Recording:
     """With a name that tells it from those of the same name in other folders."""
-    if not within:
+    if not place.within:
         return recording
-    info = replace(recording.info, name=f"{within}/{recording.info.name}")
+    _, sign, number = recording.info.name.rpartition("#")
+    which = f"#{number}" if sign and number.isdecimal() else ""
+    info = replace(recording.info, name=f"{place.within}/{Path(place.shown).name}{which}")
     return replace(recording, info=info)
 
 

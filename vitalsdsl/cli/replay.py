@@ -17,6 +17,7 @@ from vitalsdsl.ground.json_line import json_line
 from vitalsdsl.ground.points import Rewind, Row
 from vitalsdsl.language.rules import Level
 from vitalsdsl.planning.logged import WHY_UNKNOWN, Reads
+from vitalsdsl.planning.unrecognised import otherwise_lacking, unrecognised
 from vitalsdsl.policies.policy import LoadedPolicy, load
 from vitalsdsl.runs.sources import Recording
 from vitalsdsl.streaming.stream import Stream
@@ -146,11 +147,15 @@ def _show(transitions: list[Transition], form: str, worst: Level, count: int) ->
 def _summary(loaded: LoadedPolicy, run: str, seen: Replayed, rows: int, count: int, remarks: Remarks) -> None:
     if not rows:
         raise UsageError(f"{run} holds no rows")
-    said = f"{count} transition{'s' * (count != 1)} in {rows:,} row{'s' * (rows != 1)}; at the end {coloured(seen.level.word)}"
-    click.echo(f"  {said}")
-    remarks.runs += 1
     reads = Reads(loaded.policy)
-    lacking = reads.never_logged(seen.names)
+    blind = unrecognised(reads, seen.names)
+    said = f"{count} transition{'s' * (count != 1)} in {rows:,} row{'s' * (rows != 1)}; at the end {coloured(seen.level.word)}"
+    unseen = ", but no rule looked at the loss" if any(one.metric == "loss" for one in blind) else ""
+    click.echo(f"  {said}{unseen}")
+    remarks.runs += 1
+    for one in blind:
+        remarks.add(one.metric, one.told)
+    lacking = otherwise_lacking(reads, seen.names, blind)
     if lacking:
         remarks.add("never logged", reads.told(lacking, seen.names))
     for name in reads.never_known(seen.counter):

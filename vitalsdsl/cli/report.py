@@ -14,6 +14,7 @@ from vitalsdsl.cli.app import fail
 from vitalsdsl.cli.options import loading_options, step_option
 from vitalsdsl.cli.output import progress
 from vitalsdsl.cli.recorded import recordings
+from vitalsdsl.ground.diagnostic import printable
 from vitalsdsl.ground.errors import MissingExtraError
 from vitalsdsl.policies.policy import load
 from vitalsdsl.report.examine import RunReport, examine
@@ -91,4 +92,7 @@ def _said(reports: Sequence[RunReport]) -> str:
     worst = max(report.highest for report in reports).word
     runs = "1 run" if len(reports) == 1 else f"{len(reports)} runs"
     count = sum(len(report.incidents) for report in reports)
-    return f"{runs}, {count} incident{'s' * (count != 1)}, at worst {worst}"
+    told = [text for report in reports for text in report.unrecognised[:1]]
+    where = f"in {len(told)} of them " if len(reports) > 1 else ""
+    unseen = f"; {where}{printable(told[0])}" if told else ""
+    return f"{runs}, {count} incident{'s' * (count != 1)}, at worst {worst}{unseen}"

@@ -243,6 +243,20 @@ class Looked:
                         found.setdefault(name.path, name)
         return found
 
+    @cached_property
+    def said_here(self) -> dict[str, ex.Name]:
+        """The metrics that the messages (`because`) of the policy's own file name, each with the first place."""
+        found: dict[str, ex.Name] = {}
+        for rule in self.enabled():
+            because = rule.body.because if self.is_own(rule) else None
+            fields = because.parts if because is not None else ()
+            for name in (n for part in fields if isinstance(part, rules.TemplateField) for n in named(part.expression)):
+                is_member = rule.each is not None and name.path in (rule.each.member, "member")
+                if isinstance(name, ex.Name) and not is_member and self.scope.meaning(name) is Meaning.METRIC:
+                    if self.scope.part(name) is None:
+                        found.setdefault(name.path, name)
+        return found
+
     def fastest(self, node: ex.Node, each: rules.Each | None = None, shortest: bool = False) -> float | None:
         """The shortest cadence, in steps, among the metrics that set a pace; None where one is not known."""
         cadences = [self.every(name, shortest) for name in self.metrics(node, each)]

@@ -29,7 +29,7 @@ class NeverSeen(Lint):
     """A metric that no run has ever logged: misspelt, or called something else there.
 
     The rule then reads well and is silent for ever. It is an error where a rule cannot be true without it, else (behind an
-    `or`) a warning. Of what a policy calls `optional`, and of what stands in `surely` alone, nothing is said: a run need not
+    `or`, or in a message alone) a warning. Of what a policy calls `optional`, and of what stands in `surely` alone, nothing is said: a run need not
     log it.
     """
 
@@ -51,6 +51,16 @@ class NeverSeen(Lint):
             told = f"no run has ever logged `{name_text(path)}` ({at.runs.told()})"
             found = self.found(told, name.span, "never logged", _instead(path, at, at.runs))
             yield found if is_needed else replace(found, severity=Severity.WARNING)
+        for path, said in at.said_here.items():
+            declared = at.declared(path)
+            if (
+                path not in at.read_here
+                and not (declared is not None and declared.optional)
+                and not _runs_with(path, at)
+            ):
+                told = f"no run has ever logged `{name_text(path)}`, which a message names ({at.runs.told()})"
+                found = self.found(told, said.span, "never logged", _instead(path, at, at.runs))
+                yield replace(found, severity=Severity.WARNING)
 
 
 class EmptyFamily(Lint):

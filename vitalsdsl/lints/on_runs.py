@@ -106,15 +106,15 @@ class FiredInHealth(Lint):
         declared, node = at.scope.metrics.get(path), at.read_here.get(path)
         if declared is not None and at.is_own(declared):
             return declared.span
-        return node.span if node is not None else _use(rf"\bas\s+{re.escape(path.split('.')[0])}\b", at)
+        return node.span if node is not None else place_of_use(rf"\bas\s+{re.escape(path.split('.')[0])}\b", at)
 
 
 def _place(rule: rules.Rule, at: Looked) -> Span:
     """A rule's first condition; of one that is used, the text of its `use`."""
-    return rule.body.clauses[0].condition.span if at.is_own(rule) else _use(re.escape(rule.origin or "use"), at)
+    return rule.body.clauses[0].condition.span if at.is_own(rule) else place_of_use(re.escape(rule.origin or "use"), at)
 
 
-def _use(pattern: str, at: Looked) -> Span:
+def place_of_use(pattern: str, at: Looked) -> Span:
     """Where a `use` says this; the first one, or else the beginning of the file, where none does."""
     source = at.policy.source
     found = re.search(pattern, source.text) or re.search(r"\buse\b", source.text)

@@ -33,6 +33,11 @@ NEAR = 0.7
 MOST_TOLD = 8
 """Metrics that are told one by one; `vitals names RUN --policy POLICY` lists them all."""
 
+WIDEST = 160
+"""Characters of what is told of them, hints not counted; one is told whatever it takes."""
+
+MOST_HINTS = 2
+
 MOST_READERS = 3
 """Of one metric: who wants all of them asks the policy."""
 
@@ -137,7 +142,9 @@ class Reads:
 
     def _made(self, node: ex.Name | ex.Family) -> Read:
         if isinstance(node, ex.Family):
-            return Read(node.path, self._intake.patterns(node.path), family=True)
+            patterns = self._intake.patterns(node.path)
+            is_optional = any(m.optional for m in self._scope.metrics.values() if m.family and m.logged == patterns)
+            return Read(node.path, patterns, family=True, optional=is_optional)
         declared, names = self._intake.declared(node.path)
         if declared is None:
             return Read(node.path, names)
@@ -150,6 +157,11 @@ class Reads:
                 read.readers.append(reader)
 
     # ---------------------------------------------------------------- a run beside it
+
+    @property
+    def pack(self) -> str:
+        """The reference of the pack that the policy itself is; empty for a file of somebody's own."""
+        return self._policy.source.name if self._policy.source.name.startswith("pack:") else ""
 
     def takes(self, name: str) -> bool:
         """Whether anything of the policy is about what a run logs under this name: what rules read (those that are
@@ -187,21 +199,29 @@ class Reads:
         near = same or [n for name in own for n in difflib.get_close_matches(name, sorted(logged), 1, NEAR)]
         if not near:
             return ""
-        declared = read.path in self._scope.metrics
-        if not same and not declared:
+        if not same and read.path not in self._scope.metrics:
             return f"did you mean `{name_text(near[0])}`?"
-        names = [*(read.names if declared else ()), near[0]]
-        return f"write `metric {name_text(read.path)} = {', '.join(map(_quoted, names))}`"
+        return f"write `{self.further_name(read, near[0])}`"
+
+    def further_name(self, read: Read, name: str) -> str:
+        """The statement by which a policy has a metric under one more name: the names of a file that it uses stay."""
+        declared = self._scope.metrics.get(read.path)
+        is_own = declared is not None and declared.span.source is self._policy.source
+        return f"metric {name_text(read.path)} = {', '.join(map(_quoted, [*(read.names if is_own else ()), name]))}"
 
     def told(self, lacking: Sequence[Read], logged: Collection[str]) -> str:
-        """`los (read by los_orange); did you mean `loss`?` in one line."""
-        said = ", ".join(map(str, lacking[:MOST_TOLD]))
-        if len(lacking) > MOST_TOLD:
-            said += f" and {len(lacking) - MOST_TOLD} more"
-        for read in lacking[:MOST_TOLD]:
-            hint = self.hint(read, logged)
-            if hint:
-                said += f"; {hint}" if len(lacking) == 1 else f"; {read.path}: {hint}"
+        """`los (read by los_orange); did you mean `loss`?` in one short line. What somebody wrote for these runs comes
+        before what a pack would look at, families last."""
+        ordered = sorted(lacking, key=lambda read: (read.optional, read.family))
+        shown = ordered[:MOST_TOLD]
+        while len(shown) > 1 and len(", ".join(map(str, shown))) > WIDEST:
+            shown.pop()
+        said = ", ".join(map(str, shown))
+        if len(lacking) > len(shown):
+            said += f" and {len(lacking) - len(shown)} more"
+        hints = ((read, self.hint(read, logged)) for read in shown)
+        for read, hint in [(read, hint) for read, hint in hints if hint][:MOST_HINTS]:
+            said += f"; {hint}" if len(lacking) == 1 else f"; {read.path}: {hint}"
         return said
 
     def nearest(self, name: str) -> str:

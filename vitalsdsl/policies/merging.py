@@ -262,6 +262,7 @@ class _Joining:
         self._defaults = {
             key: p for p in reversed(every) if p.home[0] == own and (key := _default_key(p.statement)) is not None
         }
+        self._extended = _extended(every, own)
         self._seen: dict[tuple[tuple[str, int], str], rules.Statement] = {}
         self._values: dict[str, Piece] = {}
         self._rules: dict[str, Piece] = {}
@@ -277,7 +278,10 @@ class _Joining:
                     self._defaults.setdefault(key, piece)
             self._name_rules(kept, names)
             for piece in kept:
-                piece = piece._replace(statement=with_rule_names(piece.statement, names))
+                statement = piece.statement
+                if isinstance(statement, rules.Metric):
+                    statement = self._extended.get(statement.name, statement)
+                piece = piece._replace(statement=with_rule_names(statement, names))
                 self._seen[piece.home, piece.space] = piece.statement
                 if not self._clashes(piece):
                     out.append(piece)
@@ -289,6 +293,8 @@ class _Joining:
         default = self._defaults.get(_default_key(statement) or ())
         if piece.home[0] != self._own and default is not None:
             self._same_default(default, piece)
+            return False
+        if piece.home[0] != self._own and isinstance(statement, rules.Metric) and statement.name in self._extended:
             return False
         first = self._seen.get((piece.home, piece.space))
         if first is None:
@@ -338,6 +344,25 @@ class _Joining:
         help_ = f"it is also defined at {other.statement.span!r}: bring that file in with `as NAME`"
         self._merge.error("V310", f"`{statement.name}` is defined in two files", statement.span, "second one", help_)
         return True
+
+
+def _extended(every: Iterable[Piece], own: str) -> dict[str, rules.Metric]:
+    """The using file's metrics that a used file declares too: under both's names, its own before the others."""
+    metrics = [(p.statement, p.home[0] == own) for p in every if isinstance(p.statement, rules.Metric)]
+    found: dict[str, rules.Metric] = {}
+    for metric in (m for m, is_own in metrics if is_own):
+        used = next((m for m, is_own in metrics if not is_own and m.name == metric.name), None)
+        if used is not None and metric.name not in found:
+            found[metric.name] = replaced(
+                metric,
+                logged=tuple(dict.fromkeys((*metric.logged, *used.logged))),
+                every=metric.every or used.every,
+                stale_after=metric.stale_after or used.stale_after,
+                unit=metric.unit or used.unit,
+                reduce=used.reduce if metric.reduce == "last" else metric.reduce,
+                allow_nonfinite=metric.allow_nonfinite or used.allow_nonfinite,
+            )
+    return found
 
 
 def _default_key(statement: rules.Statement) -> tuple[Any, ...] | None:

@@ -15,6 +15,7 @@ from vitalsdsl.language.rules import Level
 from vitalsdsl.language.scope import fill_family, match_family
 from vitalsdsl.nodes.table import Table
 from vitalsdsl.planning.logged import Reads
+from vitalsdsl.planning.unrecognised import otherwise_lacking, unrecognised
 from vitalsdsl.policies.policy import LoadedPolicy
 from vitalsdsl.report.bands import Band, Bands
 from vitalsdsl.report.checklist import Item, filled_in, looked_at
@@ -59,6 +60,8 @@ class RunReport:
     standings: tuple[Standing, ...]
     relations: tuple[Relation, ...]
     items: tuple[Item, ...]
+    unrecognised: tuple[str, ...]
+    """What of the loss and the gradient norm no rule looked at, since the run has other names for them."""
     blind: tuple[str, ...]
     unread: tuple[str, ...]
     notes: tuple[str, ...]
@@ -234,6 +237,7 @@ class _Examination:
             curves = {name: curve for name, curve in curves.items() if not _LAYER.match(name)}
         incidents = tuple(self._incidents.all)
         logged = [*self._logged, *self._left_out]
+        blind = unrecognised(reads, logged)
         notes = [*recording.info.notes, *recording.late_notes]
         if self._left_out:
             notes.append(f"{len(self._left_out):,} more metrics are logged and not shown")
@@ -246,7 +250,7 @@ class _Examination:
             {level: sum(one.level is level for one in incidents) for level in Level if level},
             dict(list(curves.items())[:MOST_CURVES]), dict(list(layers.items())[:MOST_LAYERS]),
             tuple(standings(spoken)), tuple(relations(spoken)), tuple(self._items(logged)),
-            tuple(str(one) for one in reads.never_logged(logged)),
+            tuple(one.told for one in blind), tuple(str(one) for one in otherwise_lacking(reads, logged, blind)),
             tuple(name for name in self._logged if not reads.takes(name)), tuple(notes),
         )  # fmt: skip
 

@@ -73,6 +73,11 @@ def _md(text: object) -> str:
 def _summary(report: RunReport) -> str:
     if not report.rows:
         return "This run holds no rows."
+    unseen = "".join(f" {told[:1].upper()}{told[1:]}." for told in report.unrecognised)
+    return f"{_happened(report)}{unseen}"
+
+
+def _happened(report: RunReport) -> str:
     standing = [one for one in report.incidents if one.end is None]
     if not report.incidents:
         return "No rule fired."

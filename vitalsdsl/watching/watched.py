@@ -17,7 +17,8 @@ from vitalsdsl.attaching.session import EARLY
 from vitalsdsl.ground.errors import StateError
 from vitalsdsl.ground.points import Rewind, Row
 from vitalsdsl.language.rules import Level
-from vitalsdsl.planning.logged import WHY_UNKNOWN, Read, Reads
+from vitalsdsl.planning.logged import WHY_UNKNOWN, Reads
+from vitalsdsl.planning.unrecognised import otherwise_lacking, unrecognised
 from vitalsdsl.policies.policy import LoadedPolicy
 from vitalsdsl.streaming.stream import Stream
 from vitalsdsl.verdicts.verdict import Transition
@@ -361,11 +362,13 @@ class Watched:
         if not is_early and not (is_over and self._stream.closed is not None):
             return []
         reads, names = Reads(self.policy.policy), self._stream.names
-        lacking: list[Read] = reads.never_logged(names)
+        blind = unrecognised(reads, names)
+        said = [one.told for one in blind]
+        lacking = otherwise_lacking(reads, names, blind)
         if not is_over:
             due = [read for read in lacking if read.is_due(EARLY)]
-            return [f"not logged in the first {EARLY} steps: {reads.told(due, names)}"] if due else []
-        said = [f"never logged: {reads.told(lacking, names)}"] if lacking else []
+            return said + ([f"not logged in the first {EARLY} steps: {reads.told(due, names)}"] if due else [])
+        said += [f"never logged: {reads.told(lacking, names)}"] if lacking else []
         unknown = reads.never_known(self._stream.plan.graph.clock.counter)
         return said + [f"never known: {name} ({WHY_UNKNOWN[name]})" for name in unknown]
 
