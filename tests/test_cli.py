@@ -100,6 +100,7 @@ def test_replay_counts_late_points(headline: Path) -> None:
         (("check", "--explain", "V999"), "there is no code V999"),
         (("functions", "maen"), "did you mean `mean`?"),
         (("explain", "{policy}", "--rule", "nix"), "there is no rule `nix`"),
+        (("explain", "{policy}", "--rule", "grad_norm_ornge"), "did you mean `grad_norm_orange`?"),
         (("explain", "{policy}", "--step", "3"), "--step needs a run"),
         (("test", "{policy}"), "has no tests"),
         (("packs", "nix"), "no pack called `nix`"),
