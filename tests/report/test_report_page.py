@@ -123,6 +123,21 @@ def test_metrics_that_never_change_are_said_to_be_so() -> None:
     assert "logged together often enough" in text
 
 
+def test_a_metric_that_stops_long_before_its_run_is_told_of() -> None:
+    # `loss` comes at each step up to 599, `lr` to the end, `val_loss` at every 50th up to 500; no rule reads `other`.
+    rows = [
+        Row(s, {
+            "lr": 1.0, **({"loss": 2.0, "other": 1.0} if s < 600 else {}),
+            **({"val_loss": 2.0} if s % 50 == 0 and s <= 500 else {}),
+        }) for s in range(1000)
+    ]  # fmt: skip
+    text = "when loss > 3 or lr > 3 or val_loss > 3 -> red"
+    assert report(rows, text).notes == ("`loss` was last logged at step 599 of 999",)
+    assert "`loss` was last logged at step 599 of 999" in Tags(page.html([report(rows, text)])).text
+    assert report(rows[:660], text).notes == ()  # 60 of 660 steps are less than a tenth
+    assert report(rows[:670], text).notes == ("`loss` was last logged at step 599 of 669",)
+
+
 def test_a_run_of_nothing_but_nan_has_a_page() -> None:
     told = report([Row(s, {"loss": math.nan, "grad_norm": math.inf}) for s in range(20)])
     text = page.html([told])

@@ -174,6 +174,14 @@ class Reads:
         lacking = [read for read in self.metrics if not read.is_among(logged)]
         return lacking if len(lacking) == len(self.metrics) else [read for read in lacking if not read.optional]
 
+    def stopped(self, ended: Iterable[tuple[str, int]], last: int) -> list[str]:
+        """A word on each metric of rules that stopped before the run did, at step `last`; `ended` are all that did so."""
+        return [
+            f"`{name}` was last logged at step {step:,} of {last:,}"
+            for name, step in ended
+            if any(read.takes(name) for read in self.metrics)
+        ]
+
     def never_known(self, counter: Callable[[str], float]) -> list[str]:
         """The counters that the policy goes by and this run does not have; `counter` gives a counter's newest value."""
         return [name for name in self.counters if math.isnan(counter(name))]
