@@ -67,6 +67,8 @@ def test_a_request_carries_what_the_action_says(text: str, params: dict[str, obj
         ("rolback", "V080", "there is no action `rolback`",  # what changes a run is never guessed
          "there are `alert`, `checkpoint`, `lr`, `notify`, `pause`, `request`, `rollback`, `stop`, `tag`"),
         ("rollback(lr: 90)", "V082", "`lr` of `rollback` is a ratio above 0 of at most 100%, not `90`", "write `90%`"),
+        ("rollback(lr: 2)", "V082", "`lr` of `rollback` is a ratio above 0 of at most 100%, not `2`",  # not 2%
+         "say what part of it, above 0% and at most 100%: such as `90%`"),
         ("rollback(lr: 110%)", "V082", "`lr` of `rollback` is a ratio above 0 of at most 100%, not `110%`",
          "write `lr: 90%`"),
         ("rollback(lr: -90%)", "V082", "`lr` of `rollback` is a ratio above 0 of at most 100%, not `-90%`",

@@ -28,7 +28,7 @@ BROKEN = [
     ("event spike = loss > 3\nwhen spike > 3 -> red", "V002", "2:6", "onsets(spike, 1000 steps)"),
     ("when (loss > 3) + 1 > 2 -> red", "V002", "1:6", "fraction(loss > 3, 100 steps)"),
     ("when mean(loss > 3, 5 steps) > 2 -> red", "V002", "1:11", "fraction"),
-    ("let high = loss > 3\nwhen high > 0 -> red", "V002", "1:12", "event NAME = …"),
+    ("let high = loss > 3\nwhen high > 0 -> red", "V002", "1:12", "event NAME = loss > 3"),
     ("when fraction(loss, 5 steps) > 3 -> red", "V002", "1:15", "write `loss > …`"),
     ("when 2 of (loss > 3, grad_norm) -> red", "V002", "1:22", "write `grad_norm > …`"),
     ("when step > 5 min -> red", "V003", "1:6", "steps against wall time"),
@@ -186,6 +186,11 @@ def test_the_example_of_every_function_passes(function: type) -> None:
 def test_all_that_is_wrong_is_said_at_once_in_the_order_of_the_file() -> None:
     found = findings("when loss -> red\nwhen maen(x, 5) > 3 for 0 steps -> red\nlet a = a")
     assert [(d.code, d.span.position[0]) for d in found] == [("V002", 1), ("V040", 2), ("V048", 2), ("V507", 3)]
+
+
+def test_a_condition_called_let_is_said_once_and_not_where_it_is_used() -> None:
+    found = findings("let spike = loss > 3\nwhen spike and not spike -> red\nevent twice = spike for 2 samples")
+    assert [(d.code, d.span.position) for d in found] == [("V002", (1, 13))]
 
 
 def test_nothing_is_said_of_names_whose_own_statement_could_not_be_read() -> None:

@@ -72,11 +72,21 @@ def test_a_path_that_is_there_comes_before_a_scheme(monkeypatch: pytest.MonkeyPa
         target("shelf:x", Wanted())
 
 
-@pytest.mark.parametrize("reference", ["./nothing", "https://host/else", "sacred:x", "x" * 5000, "a\0b"])
+@pytest.mark.parametrize("reference", ["nothing", "https://host/else", "sacred:x", "x" * 5000, "a\0b"])
 def test_what_nobody_knows_is_said_with_what_can_be_watched(reference: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("vitalsdsl.watching.feeds.schemes", only(lambda rest, wanted: rest))
     with pytest.raises(UsageError, match=r"nothing here watches `.*what can be watched: shelf:…"):
         target(reference, Wanted())
+
+
+@pytest.mark.parametrize("reference", ["./nothing", "../nothing", "/nothing/at/all", "~/nothing at all"])
+def test_a_folder_that_is_not_there_is_said_to_be_so(reference: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("vitalsdsl.watching.feeds.schemes", only(lambda rest, wanted: rest))
+    with pytest.raises(UsageError) as said:
+        target(reference, Wanted())
+    assert str(said.value) == (
+        f"there is no folder `{reference}` (what can be watched: shelf:…, the folder of a tracker, such as ./wandb)"
+    )
 
 
 def test_what_has_to_be_written_otherwise_is_asked_for_everywhere() -> None:

@@ -81,6 +81,14 @@ def test_explain_says_which_rules_recorded_runs_are_gone_through_for(tmp_path: P
     assert "A recorded run is gone through step by step for it: a span by the run's counters." in said
 
 
+def test_replay_says_where_a_metric_of_each_step_stops(tmp_path: Path) -> None:
+    rows = [{"step": s, "lr": 1, "loss": 2 if s < 600 else None} for s in range(1000)]
+    (tmp_path / "a.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    (tmp_path / "p.vitals").write_text("when loss > 3 -> red")
+    said = call("replay", str(tmp_path / "p.vitals"), str(tmp_path / "a.jsonl"))
+    assert said.exit_code == 0 and said.stderr == "  logged no more: `loss` was last logged at step 599 of 999\n"
+
+
 def test_replay_counts_late_points(headline: Path) -> None:
     late = '{"step": 9, "grad_norm": 1}\n'
     for times, told in ((1, "1 late point was read by no rule"), (2, "2 late points were read by no rule")):
@@ -100,6 +108,7 @@ def test_replay_counts_late_points(headline: Path) -> None:
         (("check", "--explain", "V999"), "there is no code V999"),
         (("functions", "maen"), "did you mean `mean`?"),
         (("explain", "{policy}", "--rule", "nix"), "there is no rule `nix`"),
+        (("explain", "{policy}", "--rule", "grad_norm_ornge"), "did you mean `grad_norm_orange`?"),
         (("explain", "{policy}", "--step", "3"), "--step needs a run"),
         (("test", "{policy}"), "has no tests"),
         (("packs", "nix"), "no pack called `nix`"),

@@ -13,9 +13,11 @@ from click.testing import CliRunner, Result
 
 from vitalsdsl.cli import packs
 from vitalsdsl.cli.app import vitals
+from vitalsdsl.cli.recorded import surveyed
 from vitalsdsl.ground.source import Source
 from vitalsdsl.language.parser import parse
 from vitalsdsl.language.rules import Metric, Rule, Use
+from vitalsdsl.planning.sight import Sight
 from vitalsdsl.policies.policy import load
 
 GOLDEN = Path(__file__).parent / "golden" / "init.vitals"
@@ -180,6 +182,45 @@ def test_a_rule_of_a_pack_that_turns_orange_on_one_of_the_runs_is_switched_off_a
         assert f"# {rule} turns " in text and f"\ndisable {rule} because " in text
     assert text.count("\ndisable ") == len(orange)
     assert not {t["to"] for t in replayed(project, text, *names)} & {"orange", "red"}
+
+
+def test_a_rule_of_a_pack_that_turns_yellow_again_and_again_is_named_with_how_often(
+    project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (project / "a_pack").mkdir()
+    (project / "a_pack" / "noisy.vitals").write_text(
+        'vitals 1\npolicy noisy "Noisy"\nmetric loss = "train/loss"\n'
+        "rule loud { when loss > 1000 -> yellow }\n"
+        "rule rare { when loss > 2000 -> yellow }\n"
+        "rule silent { when loss > 1000 -> yellow shadow }\n"
+    )
+    monkeypatch.syspath_prepend(str(project))
+    for place in ("vitalsdsl.cli.packs.packs", "vitalsdsl.policies.packs.packs", "vitalsdsl.policies.references.packs"):
+        monkeypatch.setattr(place, lambda: {"noisy": "a_pack"})
+    rows = training()
+    for at in (60, 70, 80, 90, 100, 110):
+        rows[at]["train/loss"] = 1500.0
+    for at in (120, 130, 140, 150):
+        rows[at]["train/loss"] = 2500.0
+    text = call("init", log(project / "a.jsonl", rows)).stdout
+    said = " ".join(text.replace("\n#", " ").split())
+    assert "`noisy.loud` 10 times in a.jsonl." in said
+    assert said.count(" times in ") == 1, said
+    assert " times in " not in call("init", log(project / "b.jsonl", training())).stdout
+    fits(text, project, "a.jsonl")
+
+
+def test_the_check_list_is_no_pack_that_a_policy_alerts_by(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(packs, "packs", lambda: {"names": "vitalsdsl_rules", "checkup": "vitalsdsl_rules"})
+    rows = training()
+    for row in rows:
+        row |= {"lr_expected": 3e-4, "throughput": 900.0, "param_norm": 100.0, "val_loss": 2.3, "mem/alloc": 5.0}
+        row |= {"progress": int(str(row["step"])) / 2000, "checkpoint": row["step"], "loss_scale": 65536.0}
+    log(project / "a.jsonl", rows)
+    listed = load(packs.CHECKUP).policy
+    able = sum(not Sight(listed, surveyed(["a.jsonl"], None).metrics).lacking(rule) for rule in listed.of(Rule))
+    assert 2 * able >= len(listed.of(Rule)), "it would be left out anyhow"
+    assert "checkup" not in call("init", "a.jsonl").stdout
 
 
 def test_a_run_that_has_nan_is_held_against_no_rule(project: Path) -> None:

@@ -411,6 +411,27 @@ def test_what_a_training_asked_of_itself_is_listed_from_its_journal_without_a_ch
     assert said("requests", "a").count("  open  ") == 4
 
 
+def test_what_a_guard_did_about_a_request_is_listed_from_its_folder(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("VITALS_CONTROL", raising=False)
+    run = ScriptedRun("a", rows([1.0, 4.0, 1.0, 4.0]))
+    run.go_on(over=True)
+    watch(run, policy("policy p\nrule hot { when loss > 3 -> orange do checkpoint, pause }"))
+    saved, paused, again, _ = (request.id for request in run.port.requests)
+    answers: list[dict[str, object]] = [
+        {"type": "answer", "id": saved, "state": "executing", "at_step": 1, "reason": ""},
+        {"type": "answer", "id": saved, "state": "done", "at_step": 1, "reason": "checkpoint step-1"},
+        {"type": "answer", "id": paused, "state": "rejected", "at_step": 1, "reason": "not allowed"},
+        {"type": "mark", "checkpoint": again, "state": "healthy"},
+        {"type": "answer", "id": [again], "state": "done"},
+    ]
+    (Path(".vitals") / "history.jsonl").write_text("".join(f"{json.dumps(a)}\n" for a in answers) + '{"type": "ans')
+    assert [line.split("  ")[1] for line in said("requests", "a").splitlines()] == [
+        "done (checkpoint step-1)", "rejected (not allowed)", "delivered", "delivered",
+    ]  # fmt: skip
+    first = json.loads(said("requests", "a", "--format", "jsonl").splitlines()[0])
+    assert (first["state"], first["answer"]["at_step"]) == ("done", 1)
+
+
 def test_a_person_lets_a_training_go_on(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("VITALS_CONTROL", "c")
     folder = ControlFolder("c/team_run")

@@ -122,6 +122,22 @@ def test_advice_is_given_with_its_numbers(text: str, code: str, told: str) -> No
     assert told in found[0].render()
 
 
+def test_a_baseline_in_a_phase_is_advised_what_fits_into_the_phase() -> None:
+    # 500 steps of baseline and 100 of holding are not over by step 200; a fifth of 20 steps is 4.
+    text = (
+        "phase startup = step < 200\nrule r in phase startup {{ when loss > 3 * baseline(loss, {}) for {} -> yellow }}"
+    )
+    (found,) = read("p.vitals", text=text.format("20 steps", "100 steps"))[1]
+    assert (found.code, found.help) == (
+        "V202", ("shorten the `for` to `4 steps`: the phase is over at step 200, too early for a longer baseline",),
+    )  # fmt: skip
+    assert not read("p.vitals", text=text.format("20 steps", "4 steps"))[1]
+    # 150 and 30 are over by then: a longer one is advised, and is well.
+    (found,) = read("p.vitals", text=text.format("100 steps", "30 steps"))[1]
+    assert (found.code, found.help) == ("V202", ("write `150 steps` or more",))
+    assert not read("p.vitals", text=text.format("150 steps", "30 steps"))[1]
+
+
 HARMLESS = [
     "when log(x) > usual(log(x), 50 samples) + greatest(log(6), 5 * noise(log(x), 50 samples)) -> yellow",
     "when step >= 0 and loss > 3 -> yellow",

@@ -264,24 +264,24 @@ def test_the_one_guard_is_the_same_whenever_members_join(second: str, tmp_path: 
     assert repr(Batch(loaded.policy, loaded.digest).transitions(rows)) == repr(told)
 
 
-@pytest.mark.parametrize(
-    ("text", "rule"),
-    [
-        ('use "a.vitals"\nmetric loss = "my loss"', "hot"),
-        ('metric loss = "my loss"\nuse "a.vitals"', "hot"),
-        ('use "a.vitals" as a\nmetric a.loss = "my loss"', "a.hot"),
-    ],
-)
-def test_a_metric_of_the_using_file_adds_names_to_the_one_that_is_used(tmp_path: Path, text: str, rule: str) -> None:
-    files = {"p.vitals": text, "a.vitals": f'metric loss = "train/loss" optional {A_RULE}'}
-    loaded = load(folder(tmp_path, files))
+@pytest.mark.parametrize("order", [1, -1])
+def test_a_metric_of_the_using_file_adds_names_to_the_one_of_a_namespace(tmp_path: Path, order: int) -> None:
+    text = "\n".join(['use "a.vitals" as a', 'metric a.loss = "my loss"'][::order])
+    loaded = load(folder(tmp_path, {"p.vitals": text, "a.vitals": f'metric loss = "train/loss" optional {A_RULE}'}))
     for name in ("my loss", "train/loss"):
-        assert [t.rule for t in replay(loaded, [{"step": 1, name: 9.0}])] == [rule]
+        assert [t.rule for t in replay(loaded, [{"step": 1, name: 9.0}])] == ["a.hot"]
+
+
+def test_without_a_namespace_two_metrics_of_a_name_clash_and_it_is_said_how_names_are_added(tmp_path: Path) -> None:
+    files = {"p.vitals": 'use "a.vitals"\nmetric loss = "my loss"', "a.vitals": f'metric loss = "l" {A_RULE}'}
+    _, found = read(str(folder(tmp_path, files)))
+    assert [each.code for each in found if each.severity.name == "ERROR"] == ["V310"]
+    assert "metric NAME.loss = …" in found[0].help[0]
 
 
 def test_options_that_a_further_name_does_not_write_stay_but_for_optional(tmp_path: Path) -> None:
     used = 'metric loss = "l" every 5 steps unit "nats" reduce max optional allow nonfinite ' + A_RULE
-    files = {"p.vitals": 'use "a.vitals" metric loss = "my loss" unit "bits"', "a.vitals": used}
+    files = {"p.vitals": 'use "a.vitals" as a metric a.loss = "my loss" unit "bits"', "a.vitals": used}
     (metric,) = load(folder(tmp_path, files)).policy.of(Metric)
     assert (metric.logged, metric.unit, metric.reduce) == (("my loss", "l"), "bits", "max")
     assert metric.allow_nonfinite and metric.every is not None and not metric.optional

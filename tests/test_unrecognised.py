@@ -36,7 +36,10 @@ def test_replay_says_first_which_name_is_probably_the_loss(name: str, tmp_path: 
     result = call("replay", "pack:default", run_of(tmp_path, name, "lr"))
     assert f"at the end green{BLIND}\n" in result.stdout
     first = result.stderr.splitlines()[0]
-    assert f"probably `{name}`" in first and f'write `metric loss = "{name}"` beside `use "pack:default"`' in first
+    assert (
+        f"probably `{name}`" in first
+        and f'write `metric default.loss = "{name}"` beside `use "pack:default" as default`' in first
+    )
 
 
 @pytest.mark.parametrize(
@@ -59,7 +62,7 @@ def test_nothing_is_said_of_a_run_whose_loss_or_parts_of_it_are_known(names: tup
 
 def test_what_is_advised_is_what_helps(tmp_path: Path) -> None:
     run, policy = run_of(tmp_path, "my.loss", "my.grad_norm"), tmp_path / "p.vitals"
-    policy.write_text('use "pack:core"\nmetric loss = "my.loss"\nmetric grad_norm = "my.grad_norm"\n')
+    policy.write_text('use "pack:core" as core\nmetric core.loss = "my.loss"\nmetric core.grad_norm = "my.grad_norm"\n')
     assert BLIND in call("replay", "pack:core", run).stdout
     after = call("replay", str(policy), run)
     assert BLIND not in after.stdout and "no rule looks" not in after.stderr

@@ -49,12 +49,13 @@ class Pack:
 @dataclass
 class Tried:
     """What came of the rules on the runs, by rule: in a few words what it `did` there; which are written with a `looser`
-    threshold; why one is left `out`, or, of a pack, switched `off`."""
+    threshold; why one is left `out`, or, of a pack, switched `off`; and how `often` one of a pack turns yellow, where that is often."""
 
     did: dict[str, str] = field(default_factory=dict)
     looser: set[str] = field(default_factory=set)
     out: dict[str, str] = field(default_factory=dict)
     off: dict[str, str] = field(default_factory=dict)
+    often: dict[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -117,6 +118,7 @@ class Starter:
             *self._uses(),
             *self._switched_off(tried),
             *self._no_loss(),
+            *self._noisy(tried),
             *map(self._declaration, self._seen),
             "\nlevel orange do alert, tag\nlevel red do alert, tag\n",
         ]  # fmt: skip
@@ -184,6 +186,15 @@ class Starter:
             yield "\n".join(_comment(why))
             yield f'disable {name_text(rule)} because "it turns orange on runs that `vitals init` was given"'
         yield ""
+
+    def _noisy(self, tried: Tried) -> Iterator[str]:
+        """The rules of packs that turned yellow again and again on these runs, for somebody to decide on."""
+        if tried.often:
+            yield "\n".join(_comment(
+                "These fire often on these runs, at yellow. Set their params, or write `disable RULE because \"…\"`: "
+                + ", ".join(f"`{rule}` {times}" for rule, times in tried.often.items()) + "."
+            ))  # fmt: skip
+            yield ""
 
     def _left(self) -> Iterator[str]:
         """What is logged and declared nowhere, and what of it may be a metric."""

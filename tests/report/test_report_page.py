@@ -12,9 +12,11 @@ import pytest
 from click.testing import CliRunner, Result
 
 from vitalsdsl.cli.app import vitals
+from vitalsdsl.cli.packs import CHECKUP
 from vitalsdsl.ground.points import Row, RunInfo
 from vitalsdsl.policies.policy import load
 from vitalsdsl.report import page
+from vitalsdsl.report.checklist import Mark
 from vitalsdsl.report.examine import RunReport, examine
 from vitalsdsl.runs.sources import Recording
 
@@ -90,6 +92,50 @@ def test_a_page_of_next_to_nothing(rows: int) -> None:
     told = report([Row(s, {"loss": 2.0}) for s in range(rows)])
     assert "No rule fired" in page.html([told]) or rows == 0
     assert page.markdown([told])
+
+
+def test_what_the_list_finds_is_said_at_the_head_of_the_page() -> None:
+    # The loss is above 3 at step 5, and above 1 to the end; the policy itself has nothing to say.
+    rows = [Row(s, {"loss": 4.0 if s == 5 else 2.0}) for s in range(20)]
+    listed = load("list", text="rule peak { when loss > 3 -> yellow } rule high { when loss > 1 -> yellow }")
+    told = examine(Recording(RunInfo("run"), rows), load("policy", text="when loss > 9 -> red"), listed)
+    head = "No rule fired. The check-list has findings: of 2 items 1 not well (✗) and 1 once not well (!)."
+    assert head in Tags(page.html([told])).text
+    calm = examine(Recording(RunInfo("run"), rows[:5]), load("policy", text="when loss > 9 -> red"), load(
+        "list", text="rule peak { when loss > 3 -> yellow }"))  # fmt: skip
+    assert "No rule fired." in page.html([calm]) and "has findings" not in page.html([calm])
+
+
+def test_a_line_about_language_models_is_not_looked_at_where_there_is_none() -> None:
+    rows = [Row(s, {"loss": 0.0, "grad_norm": 0.5, "throughput": 100.0}) for s in range(1200)]
+    told = examine(Recording(RunInfo("run"), rows), load("policy", text="when loss > 9 -> red"), load(CHECKUP))
+    marks = {item.rule: item.mark for item in told.items}
+    assert {marks[name] for name in ("daily_loss", "start_loss", "start_speed")} == {Mark.NOT_LOOKED}
+    assert marks["daily_grad"] is Mark.WELL
+
+
+def test_metrics_that_never_change_are_said_to_be_so() -> None:
+    text = page.markdown(
+        [report([Row(s, {"loss": 0.0, "grad_norm": 0.5}) for s in range(40)], "when loss > grad_norm -> red")]
+    )
+    assert "of loss and grad\\_norm nothing can be said" in text and "logged together often enough" not in text
+    text = page.markdown([report([Row(s, {"loss": 0.0}) for s in range(40)])])
+    assert "logged together often enough" in text
+
+
+def test_a_metric_that_stops_long_before_its_run_is_told_of() -> None:
+    # `loss` comes at each step up to 599, `lr` to the end, `val_loss` at every 50th up to 500; no rule reads `other`.
+    rows = [
+        Row(s, {
+            "lr": 1.0, **({"loss": 2.0, "other": 1.0} if s < 600 else {}),
+            **({"val_loss": 2.0} if s % 50 == 0 and s <= 500 else {}),
+        }) for s in range(1000)
+    ]  # fmt: skip
+    text = "when loss > 3 or lr > 3 or val_loss > 3 -> red"
+    assert report(rows, text).notes == ("`loss` was last logged at step 599 of 999",)
+    assert "`loss` was last logged at step 599 of 999" in Tags(page.html([report(rows, text)])).text
+    assert report(rows[:660], text).notes == ()  # 60 of 660 steps are less than a tenth
+    assert report(rows[:670], text).notes == ("`loss` was last logged at step 599 of 669",)
 
 
 def test_a_run_of_nothing_but_nan_has_a_page() -> None:

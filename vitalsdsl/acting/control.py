@@ -40,6 +40,9 @@ _ANSWERS = "answers"
 UNREADABLE = {"state": "unreadable"}
 """In place of an answer that makes no sense."""
 
+_HISTORY = "history.jsonl"
+"""Where a guard keeps what was done to its run: beside the journals of the policy that it runs."""
+
 
 @dataclass(frozen=True)
 class Asked:
@@ -208,6 +211,24 @@ def own_request(answer: Mapping[str, Any]) -> Asked:
     """A request of the training's own policy, out of the answer that says what it was about."""
     said = {name: answer[name] for name in ABOUT if name in answer}
     return Asked({"id": answer["id"], "issued_at": answer.get("at"), **said}, answer)
+
+
+def answers_in(home: Path) -> dict[str, dict[str, Any]]:
+    """The newest answer of a guard to each request, by the request's id, where `home` is the folder of a guard.
+
+    A line that makes no sense, and a file that is not there or cannot be read, say nothing.
+    """
+    try:
+        text = (home / _HISTORY).read_text("utf-8", "replace")
+    except OSError:
+        return {}
+    found = {}
+    for line in text.splitlines():
+        with contextlib.suppress(ValueError):
+            record = understood(line, "state")
+            if record.get("type") == "answer" and "id" in record:
+                found[record["id"]] = record
+    return found
 
 
 def in_order(requests: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:

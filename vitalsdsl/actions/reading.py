@@ -30,6 +30,9 @@ _CHANNELS = frozenset(
 )
 """What channels are usually called."""
 
+_SURELY_PERCENT = 50
+"""A number of this size or more, up to a hundred, is a percentage without its sign; a smaller one may be a factor."""
+
 
 class Asked(NamedTuple):
     """One action with its arguments, as a policy asks for it; `text` is how it is written. One that is asked for
@@ -219,8 +222,11 @@ def _ratio(value: Any, parameter: Parameter) -> float | _Wrong:
     kind = f"a ratio above 0{most}"
     if not isinstance(value, ex.Number):
         return _Wrong(kind, "", f"write `{parameter.written().strip('[]')}`")
-    if not value.ratio and 1 < value.value <= 100:
+    if not value.ratio and _SURELY_PERCENT <= value.value <= 100:
         return _Wrong(kind, f"{value.text} what?", f"write `{value.text}%`")
+    if not value.ratio and value.value > 1:  # twice, or two percent? One would do the opposite of the other
+        range_ = f"above 0% and {f'at most {parameter.most:.0%}' if most else 'without a bound'}"
+        return _Wrong(kind, "out of range", f"say what part of it, {range_}: such as `{parameter.example}`")
     if not 0 < value.value <= parameter.most:
         return _Wrong(kind, "out of range", f"write `{parameter.written().strip('[]')}`")
     return value.value

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import difflib
+
 import click
 
 from vitalsdsl import consequences
@@ -43,7 +45,9 @@ def command(policy: str, source: str | None, rule: str | None, step: int | None,
     loaded = load(policy)
     known = [r.name for r in loaded.policy.of(Rule)]
     if rule is not None and rule not in known and not rule.startswith("nonfinite("):
-        fail(f"there is no rule `{rule}`; rules: {', '.join(known)}")
+        near = difflib.get_close_matches(rule, known, 1, 0.5)
+        hint = f"did you mean `{near[0]}`?" if near else f"rules: {', '.join(known)}"
+        fail(f"there is no rule `{rule}`; {hint}")
     if source is None:
         if step is not None:
             fail("--step needs a run to look at: vitals explain POLICY SOURCE --step N")

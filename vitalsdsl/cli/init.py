@@ -10,6 +10,7 @@ import click
 from vitalsdsl.cli.app import fail
 from vitalsdsl.cli.options import step_option
 from vitalsdsl.cli.output import progress
+from vitalsdsl.cli.packs import CHECKUP
 from vitalsdsl.cli.packs import installed as installed_packs
 from vitalsdsl.cli.recorded import recordings, surveyed
 from vitalsdsl.ground.diagnostic import Diagnostic, Severity, printable
@@ -25,6 +26,9 @@ from vitalsdsl.trial import Trial
 
 _ROUNDS = 4
 """How often the rules are held against the runs at most: to find those at fault, to loosen, to leave out, to see it done."""
+
+_OFTEN = 5
+"""A rule of a pack that turns yellow this often in one run is told of: its threshold may not be one for these runs."""
 
 
 @click.command("init")
@@ -96,6 +100,8 @@ def _written(name: str, sources: tuple[str, ...], survey: Survey, step_key: str 
             break
     own = [name for name, _ in starter.rules(tried) if name not in tried.out]
     tried.did = {name: _did(name, tried, runs, count) for name in own}
+    if loaded is not None:
+        tried.often = dict(_often(loaded, tried, runs))
     return starter.text(tried)
 
 
@@ -138,6 +144,16 @@ def _fires(alarms: Sequence[Alarms]) -> str:
     return f"turns {first.level} at step {first.step:,} of {printable(first.run)}{more}."
 
 
+def _often(loaded: LoadedPolicy, tried: Tried, runs: Runs) -> Iterator[tuple[str, str]]:
+    """The rules of packs that turn yellow again and again on a run, each with how often, as the end of a sentence."""
+    for rule in loaded.policy.of(Rule):
+        is_silent = rule.span.source.name == loaded.reference or rule.body.shadow or rule.name in tried.off
+        alarms = runs.rules[rule.name].healthy if rule.name in runs.rules and not is_silent else ()
+        most = max(alarms, key=lambda a: a.times, default=None)
+        if most is not None and most.times >= _OFTEN:
+            yield rule.name, f"{most.times:,} times in {printable(most.run)}"
+
+
 def _did(rule: str, tried: Tried, runs: Runs, count: int) -> str:
     """What a rule of its own did on the runs, in a few words."""
     alarms = runs.rules[rule].healthy if rule in runs.rules else ()
@@ -151,14 +167,15 @@ def _did(rule: str, tried: Tried, runs: Runs, count: int) -> str:
 
 
 def _applying(installed: list[LoadedPolicy], survey: Survey) -> Iterator[Pack]:
-    """The packs of which half of the rules or more can look at the runs, but for those that are part of another."""
+    """The packs of which half of the rules or more can look at the runs, but for those that are part of another, and for
+    the check-list, which is no alarm."""
     found: dict[str, tuple[Pack, LoadedPolicy]] = {}
     for loaded in installed:
         sight = Sight(loaded.policy, survey.metrics)
         rules = loaded.policy.of(Rule)
         able = sum(not sight.lacking(rule) for rule in rules)
         name = loaded.reference.removeprefix("pack:")
-        if rules and 2 * able >= len(rules) and name.isidentifier():
+        if rules and 2 * able >= len(rules) and name.isidentifier() and loaded.reference != CHECKUP:
             found[name] = Pack(name, able, len(rules)), loaded
     parts = {used.removeprefix("pack:") for _, loaded in found.values() for used in loaded.used}
     yield from (pack for name, (pack, _) in found.items() if name not in parts)

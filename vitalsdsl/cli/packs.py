@@ -16,6 +16,9 @@ from vitalsdsl.planning.logged import Reads
 from vitalsdsl.policies.packs import packs
 from vitalsdsl.policies.policy import LoadedPolicy, load
 
+CHECKUP = "pack:checkup"
+"""The check-list that `vitals report` fills in: for a look from time to time, and no alarm."""
+
 
 @click.command("packs")
 @click.argument("name", required=False)

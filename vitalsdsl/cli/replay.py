@@ -160,6 +160,9 @@ def _summary(loaded: LoadedPolicy, run: str, seen: Replayed, rows: int, count: i
         remarks.add("never logged", reads.told(lacking, seen.names))
     for name in reads.never_known(seen.counter):
         remarks.add("never known", f"{name} ({WHY_UNKNOWN[name]})")
+    if seen.table is not None:
+        for said in reads.stopped(seen.table.stopped(), int(seen.table.rows.steps[-1])):
+            remarks.add("logged no more", said)
     if seen.late_points:
         late = "1 late point was" if seen.late_points == 1 else f"{seen.late_points:,} late points were"
         click.echo(f"  {late} read by no rule", err=True)

@@ -13,6 +13,7 @@ import click
 from vitalsdsl.cli.app import fail
 from vitalsdsl.cli.options import loading_options, step_option
 from vitalsdsl.cli.output import progress
+from vitalsdsl.cli.packs import CHECKUP
 from vitalsdsl.cli.recorded import recordings
 from vitalsdsl.ground.diagnostic import printable
 from vitalsdsl.ground.errors import MissingExtraError
@@ -20,7 +21,6 @@ from vitalsdsl.policies.policy import load
 from vitalsdsl.report.examine import RunReport, examine
 
 DEFAULT = "vitals-report.html"
-CHECKUP = "pack:checkup"
 
 
 @click.command("report")

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 import click
 
 from vitalsdsl.acting import messages
-from vitalsdsl.acting.control import CONTROL_VARIABLE, Asked, control_of
+from vitalsdsl.acting.control import CONTROL_VARIABLE, Asked, answers_in, control_of
 from vitalsdsl.acting.dispatch import REQUEST_LIFETIME
 from vitalsdsl.acting.journal import Journal, journals_of
 from vitalsdsl.actions.base import registry
@@ -31,7 +32,8 @@ def command(run: str, control: str | None, home: Path | None, form: str) -> None
     itself has asked is among them.
 
     The control channel, --control or VITALS_CONTROL, knows the answers. What the journals in --home know beside it was
-    `delivered` to the training or not; with no channel, they are all that is listed.
+    `delivered` to the training or not; with no channel, they are all that is listed. Where --home is the folder of a guard,
+    its history has the answers.
     """
     journals = _journals(run, home)
     run = journals[0].known_as(run) if journals else run
@@ -41,7 +43,7 @@ def command(run: str, control: str | None, home: Path | None, form: str) -> None
         channel = control_of(run, control)
         asked = {str(one.request["id"]): one for one in (*channel.asked(), *channel.own())}
     for journal in journals:
-        for one in _noted(journal, run):
+        for one in _noted(journal, run, answers_in(home_here(home))):
             asked.setdefault(str(one.request["id"]), one)
         journal.close()
     for one in sorted(asked.values(), key=lambda one: number(one.request.get("issued_at")) or 0.0):
@@ -69,8 +71,8 @@ def _journals(run: str, home: Path | None) -> list[Journal]:
         return []
 
 
-def _noted(journal: Journal, run: str) -> Iterator[Asked]:
-    """The requests that a journal tells of, and whether they came to the training."""
+def _noted(journal: Journal, run: str, answers: Mapping[str, Mapping[str, Any]]) -> Iterator[Asked]:
+    """The requests that a journal tells of: with the training's answer where there is one, else whether they came there."""
     outcomes = journal.outcomes(run)
     for record in journal.decisions(run):
         for at, deed in enumerate(record.get("deeds", ())):
@@ -83,4 +85,4 @@ def _noted(journal: Journal, run: str) -> Iterator[Asked]:
             became = outcomes.get((record["id"], at))
             states = {"done": "delivered", "failed": "not delivered"}
             answer = None if became is None else {"state": states[became["type"]], "reason": became.get("why", "")}
-            yield Asked(request, answer)
+            yield Asked(request, answers.get(request["id"], answer))

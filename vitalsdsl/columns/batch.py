@@ -90,7 +90,7 @@ class Batch:
             screen = Screen(joined, begins, table, total_steps)
             changes = Changes(screen, joined.plan, run, self._digest, wordless)
             found = self._told(joined, screen, changes, events, run, total_steps, table)
-        return Replayed(found, _level(found), table.points.keys(), 0, counter)
+        return Replayed(found, _level(found), table.points.keys(), 0, counter, table)
 
     def _told(
         self,
@@ -259,13 +259,15 @@ class Batch:
 @dataclass(frozen=True)
 class Replayed:
     """What became of a recorded run: its transitions, its level at the end, the names under which something was logged,
-    the late points that no rule read, and the newest value of a counter (NaN where the run does not have it)."""
+    the late points that no rule read, the newest value of a counter (NaN where the run does not have it), and its columns,
+    where it has any."""
 
     transitions: list[Transition]
     level: Level
     names: Collection[str]
     late_points: int
     counter: Callable[[str], float]
+    table: Table | None = None
 
 
 @dataclass(frozen=True)

@@ -123,7 +123,7 @@ class Kinds:
             self.units.length(length, "for", LASTS)
 
     def _no_condition(self, node: ex.Expression) -> None:
-        if isinstance(node, ex.Name) and node.path in self.broken:
+        if isinstance(node, ex.Name) and (node.path in self.broken or self._is_condition_as_let(node)):
             return
         if (
             isinstance(node, ex.Call)
@@ -140,10 +140,17 @@ class Kinds:
             help_ += f", or did you mean `{near[0]}`?" if near else ""
         self.report("V002", f"`{text}` is a number, not a condition", node.span, "compared with what?", help_)
 
+    def _is_condition_as_let(self, node: ex.Name) -> bool:
+        """Whether a name stands for a `let` that should be an event, which is said there."""
+        let = self.scope.lets.get(node.path) if self.scope.meaning(node) is Meaning.LET else None
+        return let is not None and self.is_condition(
+            let.expression, Where("let", family=let.name if let.family else None)
+        )
+
     def _no_number(self, node: ex.Expression, where: Where) -> None:
         text = expression_text(node)
         if where.owner == "let":
-            help_ = "a condition gets its name with `event NAME = …`"
+            help_ = f"a condition gets its name with `event`, not `let`: write `event NAME = {text}`"
         elif isinstance(node, ex.Name):
             help_ = f"write `{text}` alone, or count it: `onsets({text}, 1000 steps)`"
         else:

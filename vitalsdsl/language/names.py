@@ -8,12 +8,15 @@ from collections.abc import Callable, Iterator, Mapping
 from vitalsdsl.ground.source import Span
 from vitalsdsl.language import expressions as ex
 from vitalsdsl.language import rules
+from vitalsdsl.language.formatter import name_text
 from vitalsdsl.language.guards import named
 from vitalsdsl.language.scope import COUNTERS, Meaning, Scope
 
 Report = Callable[..., None]
 
 _NAMED = (rules.Metric, rules.Param, rules.Let, rules.Event, rules.Phase)
+_USUAL_PHASES = {"late": "progress >= 80%", "end": "progress >= 80%", "settled": "step >= 1000", "main": "step >= 1000"}
+"""What phases of such a name are: of any other, the start of a run is an example."""
 _LOGGED_COUNTERS = frozenset(name for name, logged in COUNTERS.items() if logged)
 
 
@@ -133,6 +136,9 @@ def unknown(report: Report, what: str, name: ex.Name, known: Mapping[str, object
     near = difflib.get_close_matches(name.path, list(known), 1)
     listed = ", ".join(f"`{k}`" for k in list(known)[:5])
     otherwise = f"there are {listed}" if known else f"there is no {what} at all"
+    if what == "phase":
+        otherwise = f"define it: `phase {name_text(name.path)} = {_USUAL_PHASES.get(name.path, 'step < 1000')}`"
+        otherwise += f"; {listed} {'are' if len(known) > 1 else 'is'} defined" if known else ""
     help_ = f"did you mean `{near[0]}`?" if near else otherwise
     report("V314", f"there is no {what} `{name.path}`", name.span, f"unknown {what}", help_)
 

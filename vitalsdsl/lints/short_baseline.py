@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from vitalsdsl.ground.diagnostic import Diagnostic
+from vitalsdsl.ground.types import STEPS
 from vitalsdsl.language import expressions as ex
 from vitalsdsl.language import rules
 from vitalsdsl.language.scope import implicit_subject
 from vitalsdsl.lints.base import Lint, Looked
+from vitalsdsl.lints.short_phase import stretch_of
 
 
 class ShortBaseline(Lint):
@@ -25,23 +27,23 @@ class ShortBaseline(Lint):
 
     def look(self, at: Looked) -> Iterable[Diagnostic]:
         said: set[int] = set()
-        for _, clause in at.clauses:
+        for rule, clause in at.clauses:
             for node in at.within(clause.condition, ex.Call):
                 if node.function == "baseline":
-                    for finding in self._against_for(node, clause, at):
+                    for finding in self._against_for(node, rule, clause, at):
                         said.add(id(node))
                         yield finding
         for node in at.all(ex.Call):
             if node.function == "baseline" and id(node) not in said:
                 yield from self._few_points(node, at)
 
-    def _against_for(self, node: ex.Call, clause: rules.Clause, at: Looked) -> Iterator[Diagnostic]:
+    def _against_for(self, node: ex.Call, rule: rules.Rule, clause: rules.Clause, at: Looked) -> Iterator[Diagnostic]:
         window = at.window(node)
         lasts = at.lasts(clause.for_, window[1]) if window is not None else None
         if window is not None and lasts is not None and 1 < window[0] < 5 * lasts:
             unit = "s" if window[1] == "time" else window[1]
             yield self.found(f"this baseline is less than five times the `for` of {lasts:g} {unit}",
-                             at.given(node)["N"].span, "short", f"write `{5 * lasts:g} {unit}` or more")  # fmt: skip
+                             at.given(node)["N"].span, "short", _help(window[0], lasts, unit, rule, at))  # fmt: skip
 
     def _few_points(self, node: ex.Call, at: Looked) -> Iterator[Diagnostic]:
         given = at.given(node)
@@ -58,3 +60,15 @@ class ShortBaseline(Lint):
                 if any(inner is node for inner in operand.walk()):
                     return implicit_subject(comparison, operand, at.scope) or node
         return node
+
+
+def _help(window: float, lasts: float, unit: str, rule: rules.Rule, at: Looked) -> str:
+    """What to write instead: a longer baseline, unless the phase of the rule is over before it would have been lived."""
+    stretch, longer = stretch_of(rule, at) if unit == STEPS else None, 5 * lasts
+    if stretch is None or max(longer, stretch[0] + 1) + lasts - 1 <= stretch[1]:
+        return f"write `{longer:g} {unit}` or more"
+    begin, end = stretch
+    shorter = max(1, int(min(window / 5, end + 1 - max(window, begin + 1))))
+    return (
+        f"shorten the `for` to `{shorter} {unit}`: the phase is over at step {end:g}, too early for a longer baseline"
+    )

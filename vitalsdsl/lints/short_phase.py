@@ -31,10 +31,9 @@ class ShortPhase(Lint):
     def look(self, at: Looked) -> Iterable[Diagnostic]:
         warm_up = _WarmUp(at)
         for rule in at.enabled():
-            stretches = [_stretch(at.scope.phases[p.path], at) for p in rule.phases]
-            known = [s for s in stretches if s is not None]
-            if known and len(known) == len(stretches):
-                yield from self._clauses(rule, min(b for b, _ in known), max(e for _, e in known), warm_up)
+            stretch = stretch_of(rule, at)
+            if stretch is not None:
+                yield from self._clauses(rule, *stretch, warm_up)
 
     def _clauses(self, rule: rules.Rule, begin: float, end: float, warm_up: _WarmUp) -> Iterator[Diagnostic]:
         for clause in rule.body.clauses:
@@ -46,6 +45,15 @@ class ShortPhase(Lint):
                     f"over at step {end:g}", f"it is known after {warm:g} steps, and has to hold for {lasts:g}: shorten "
                     "these, or make the phase longer",
                 )  # fmt: skip
+
+
+def stretch_of(rule: rules.Rule, at: Looked) -> tuple[float, float] | None:
+    """The steps before which the phases of a rule begin and end, where they are nothing but bounds of `step`."""
+    stretches = [_stretch(at.scope.phases[p.path], at) for p in rule.phases]
+    known = [s for s in stretches if s is not None]
+    if not known or len(known) < len(stretches):
+        return None
+    return min(b for b, _ in known), max(e for _, e in known)
 
 
 def _stretch(phase: rules.Phase, at: Looked) -> tuple[float, float] | None:

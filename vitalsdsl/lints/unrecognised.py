@@ -44,17 +44,22 @@ class Unrecognised(Lint):
             near = likely(name, [n for n in logged if not _is_declared(n, at)])
             if near or name == "loss" and not _has_parts(at):
                 place = place_of_use(rf"\buse\b[^\n]*\bas {space}\b" if space else r"\buse\b", at)
-                own = at.policy.source.name
-                beside = f' beside `use "{own}"`' if own.startswith("pack:") else ""
-                write = (
-                    f"if it is `{near[0]}`, write `metric {name_text(metric.name)} = {quoted(near[0])}`{beside}"
-                    if near
-                    else ""
-                )
+                write = f"if it is `{near[0]}`, {_further_name(metric.name, near[0], at)}" if near else ""
                 yield self.found(
                     f"no run logs `{name_text(metric.name)}` under a name that is known here ({at.runs.told()})", place,
                     "reads it", write or "`vitals names SOURCE` lists what there is",
                 )  # fmt: skip
+
+
+def _further_name(metric: str, logged: str, at: Looked) -> str:
+    """What to write for it. Without a namespace a metric of one's own would clash with the pack's."""
+    if "." in metric:
+        return f"write `metric {name_text(metric)} = {quoted(logged)}`"
+    own = at.policy.source.name
+    if own.startswith("pack:"):
+        space = own.rpartition(":")[2]
+        return f'write `use "{own}" as {space}` and `metric {space}.{metric} = {quoted(logged)}`'
+    return f"bring the pack in by `as NAME` and write `metric NAME.{metric} = {quoted(logged)}`"
 
 
 def _is_declared(name: str, at: Looked) -> bool:

@@ -17,6 +17,9 @@ from vitalsdsl.kernels.spread_out import Points
 
 Kept = TypeVar("Kept")
 
+STOPPED = 20
+"""Steps, at least, that a run goes on after a metric of each step has stopped, for it to be worth a word."""
+
 AT_ONCE = 50_000
 """Rows that are turned into columns together."""
 
@@ -48,6 +51,21 @@ class Table:
                 for row, value in zip(points.rows[own].tolist(), points.values[own].tolist()):
                     logged[row - first][name] = value
             yield from map(Row, steps, logged, times)
+
+    def stopped(self) -> list[tuple[str, int]]:
+        """The names that came at nine in ten steps or more while they came, and then no more for a tenth of the run, with
+        the last step of each: what a logger that writes NaN as `null` leaves of a loss that became one.
+
+        >>> [Table.of([Row(s, {"lr": 1.0, **({"loss": 2.0} if s < 60 else {})}) for s in range(100)]).stopped()]
+        [[('loss', 59)]]
+        """
+        least = max(STOPPED, len(self) / 10)
+        found = []
+        for name, points in self.points.items():
+            first, last, count = int(points.rows[0]), int(points.rows[-1]), len(points.rows)
+            if len(self) - 1 - last >= least and count >= max(STOPPED, 0.9 * (last - first + 1)):
+                found.append((name, int(self.rows.steps[last])))
+        return found
 
     @classmethod
     def of(cls, events: Iterable[Row | Rewind]) -> Table | None:

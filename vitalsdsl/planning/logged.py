@@ -186,6 +186,14 @@ class Reads:
         lacking = [read for read in self.metrics if not read.is_among(logged)]
         return lacking if len(lacking) == len(self.metrics) else [read for read in lacking if not read.optional]
 
+    def stopped(self, ended: Iterable[tuple[str, int]], last: int) -> list[str]:
+        """A word on each metric of rules that stopped before the run did, at step `last`; `ended` are all that did so."""
+        return [
+            f"`{name}` was last logged at step {step:,} of {last:,}"
+            for name, step in ended
+            if any(read.takes(name) for read in self.metrics)
+        ]
+
     def never_known(self, counter: Callable[[str], float]) -> list[str]:
         """The counters that the policy goes by and this run does not have; `counter` gives a counter's newest value."""
         return [name for name in self.counters if math.isnan(counter(name))]
@@ -203,8 +211,11 @@ class Reads:
             return f"did you mean `{name_text(near[0])}`?"
         return f"write `{self.further_name(read, near[0])}`"
 
-    def further_name(self, read: Read, name: str) -> str:
-        """The statement by which a policy has a metric under one more name: the names of a file that it uses stay."""
+    def further_name(self, read: Read, name: str, space: str = "") -> str:
+        """The statement by which a policy has a metric under one more name, or one that uses this policy under a namespace
+        has it: the names of the file that is used stay."""
+        if space:
+            return f"metric {space}.{name_text(read.path)} = {_quoted(name)}"
         declared = self._scope.metrics.get(read.path)
         is_own = declared is not None and declared.span.source is self._policy.source
         return f"metric {name_text(read.path)} = {', '.join(map(_quoted, [*(read.names if is_own else ()), name]))}"

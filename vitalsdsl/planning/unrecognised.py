@@ -33,7 +33,7 @@ def unrecognised(reads: Reads, logged: Collection[str]) -> list[Unrecognised]:
     >>> from vitalsdsl.policies.policy import load
     >>> reads = Reads(load("pack:core").policy)
     >>> [one.told for one in unrecognised(reads, ["my.loss", "lr"])]
-    ['no rule looks at the loss; it is probably `my.loss`: write `metric loss = "my.loss"` beside `use "pack:core"`']
+    ['no rule looks at the loss; it is probably `my.loss`: write `metric core.loss = "my.loss"` beside `use "pack:core" as core`']
     >>> unrecognised(reads, ["loss"])
     []
     """
@@ -66,8 +66,9 @@ def _told(metric: str, near: list[str], blind: tuple[Read, ...], reads: Reads, l
     if not near:
         names = "1 name" if len(logged) == 1 else f"{len(logged):,} names"
         return f"no loss was recognised among {names}: no rule looks at it; `vitals names RUN` lists them"
-    written = " and ".join(f"`{reads.further_name(read, near[0])}`" for read in blind)
-    beside = f' beside `use "{reads.pack}"`' if reads.pack else ""
+    space = reads.pack.rpartition(":")[2] if reads.pack else ""
+    written = " and ".join(f"`{reads.further_name(read, near[0], space)}`" for read in blind)
+    beside = f' beside `use "{reads.pack}" as {space}`' if space else ""
     others = ", ".join(f"`{name}`" for name in near[1 : 1 + MOST_ALTERNATIVES])
     return (
         f"no rule looks at {said}; it is probably `{near[0]}`{f' (or {others})' if others else ''}: "

@@ -342,16 +342,19 @@ class _Joining:
         if other is piece or (other.home[0], other.space) == (piece.home[0], piece.space):
             return False
         help_ = f"it is also defined at {other.statement.span!r}: bring that file in with `as NAME`"
+        if isinstance(statement, rules.Metric):
+            help_ += f", and give its metric further names by `metric NAME.{statement.name} = …`"
         self._merge.error("V310", f"`{statement.name}` is defined in two files", statement.span, "second one", help_)
         return True
 
 
 def _extended(every: Iterable[Piece], own: str) -> dict[str, rules.Metric]:
-    """The using file's metrics that a used file declares too: under both's names, its own before the others."""
-    metrics = [(p.statement, p.home[0] == own) for p in every if isinstance(p.statement, rules.Metric)]
+    """Metrics that came under a namespace and that the using file gives further names (`metric core.loss = "my loss"`):
+    under both's, its own before the others. Without a namespace the two would clash."""
+    metrics = [(p.statement, p) for p in every if isinstance(p.statement, rules.Metric)]
     found: dict[str, rules.Metric] = {}
-    for metric in (m for m, is_own in metrics if is_own):
-        used = next((m for m, is_own in metrics if not is_own and m.name == metric.name), None)
+    for metric in (m for m, p in metrics if p.home[0] == own):
+        used = next((m for m, p in metrics if p.home[0] != own and p.space and m.name == metric.name), None)
         if used is not None and metric.name not in found:
             found[metric.name] = replaced(
                 metric,

@@ -239,6 +239,8 @@ class _Examination:
         logged = [*self._logged, *self._left_out]
         blind = unrecognised(reads, logged)
         notes = [*recording.info.notes, *recording.late_notes]
+        if self._table is not None and len(self._table):
+            notes += reads.stopped(self._table.stopped(), int(self._table.rows.steps[-1]))
         if self._left_out:
             notes.append(f"{len(self._left_out):,} more metrics are logged and not shown")
         spoken = {name: curve for name, curve in curves.items() if name in read} or dict(list(curves.items())[:8])

@@ -73,11 +73,19 @@ def _md(text: object) -> str:
 def _summary(report: RunReport) -> str:
     if not report.rows:
         return "This run holds no rows."
-    unseen = "".join(f" {told[:1].upper()}{told[1:]}." for told in report.unrecognised)
-    return f"{_happened(report)}{unseen}"
+    unseen = " ".join(f"{told[:1].upper()}{told[1:]}." for told in report.unrecognised)
+    return " ".join(filter(None, (_of_the_rules(report), unseen, _of_the_list(report))))
 
 
-def _happened(report: RunReport) -> str:
+def _of_the_list(report: RunReport) -> str:
+    """How much of the check-list is not as it should be."""
+    marks = [item.mark for item in report.items]
+    now, once = marks.count(Mark.NOT_WELL), marks.count(Mark.WAS_NOT_WELL)
+    said = [f"{count} {what}" for count, what in ((now, "not well (✗)"), (once, "once not well (!)")) if count]
+    return f"The check-list has findings: of {len(marks)} items {' and '.join(said)}." if said else ""
+
+
+def _of_the_rules(report: RunReport) -> str:
     standing = [one for one in report.incidents if one.end is None]
     if not report.incidents:
         return "No rule fired."
@@ -149,7 +157,12 @@ def _correlation(report: RunReport) -> str:
     if not report.relations:
         return "Correlation: no two of loss, gradient norm, learning rate and their like were logged together often enough."
     if not strong:
-        pairs = ", ".join(f"{one.first} and {one.second}" for one in report.relations)
+        told = [one for one in report.relations if math.isfinite(one.correlation)]
+        pairs = ", ".join(f"{one.first} and {one.second}" for one in told or report.relations)
+        if not told:
+            return (
+                f"Correlation: of {pairs} nothing can be said, as one of each pair did not change, or changed evenly."
+            )
         return f"Correlation: the changes of {pairs} do not go together."
     said = [
         f"{one.first} and {one.second} {'together' if one.correlation > 0 else 'against one another'} "

@@ -59,7 +59,8 @@ class Standing:
 
 @dataclass(frozen=True)
 class Relation:
-    """How much the changes of two metrics went together over the newest `pairs` steps that had both, -1 to 1."""
+    """How much the changes of two metrics went together over the newest `pairs` steps that had both, -1 to 1; NaN where one
+    of them changed evenly or not at all."""
 
     first: str
     second: str
@@ -101,9 +102,7 @@ def relations(curves: Mapping[str, Curve]) -> list[Relation]:
         if first in curves and second in curves:
             pairs = _changes(curves[first].tail, curves[second].tail)[-WINDOW:]
             if len(pairs) >= FEWEST:
-                correlation = _newest("corr", pairs)
-                if correlation == correlation:
-                    found.append(Relation(first, second, correlation, len(pairs)))
+                found.append(Relation(first, second, _newest("corr", pairs), len(pairs)))
     return found
 
 

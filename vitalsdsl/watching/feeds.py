@@ -20,6 +20,8 @@ from vitalsdsl.ground.points import Rewind, Row, RunInfo
 from vitalsdsl.policies.policy import LoadedPolicy
 
 GROUP = "vitalsdsl.targets"
+_PATHS = ("./", "../", "/", "~")
+"""How a path begins that can be nothing else."""
 
 Cursor = Mapping[str, Any]
 """Where reading goes on: plain data that JSON can hold, small whatever the length of the run. Only its feed reads it."""
@@ -136,8 +138,10 @@ def target(reference: str, wanted: Wanted) -> Target:
         full = in_full(reference)
         scheme, _, rest = full.partition(":")
         if full == reference or scheme not in known:
-            listed = ", ".join(f"{name}:…" for name in sorted(known)) or "none"
-            raise UsageError(f"nothing here watches `{reference}` (what can be watched: {listed})")
+            listed = ", ".join([*(f"{name}:…" for name in sorted(known)), "the folder of a tracker, such as ./wandb"])
+            is_lost = reference.startswith(_PATHS) and not is_there(reference)
+            wrong = f"there is no folder `{reference}`" if is_lost else f"nothing here watches `{reference}`"
+            raise UsageError(f"{wrong} (what can be watched: {listed})")
     try:
         opened: Target = known[scheme].load()(rest, wanted)
     except ImportError as error:

@@ -31,6 +31,8 @@ def keywords(p: Place) -> Diagnostic | None:
     what = "statement" if top else "part of a rule"
     if word.lower() in words:
         return p.error("V027", f"`{word}` is written in small letters", f"write `{word.lower()}`")
+    if part and word == "in":
+        return _within(p)
     if word in ("if", "alert", "alarm", "where", "unless", "rule_when", "on"):
         return p.error("V027", f"a rule begins with `when`, not `{word}`", "write `when CONDITION -> LEVEL`")
     if word == "do":
@@ -53,6 +55,15 @@ def keywords(p: Place) -> Diagnostic | None:
         return two_names(p, at, previous)
     help_ = f"did you mean `{near[0]}`?" if near else f"a {what} begins with one of: {', '.join(words)}"
     return p.error("V027", f"`{word}` begins no {what}", "not known here", help_)
+
+
+def _within(p: Place) -> Diagnostic:
+    """`rule r { in phase late …`: the phases of a rule stand in its head."""
+    rule = re.findall(r"\brule\s+(\w+)", masked(p.before))
+    phases = re.match(r"in\s+phase\s+([\w./]+(?:\s*,\s*[\w./]+)*)", p.rest)
+    written = f"rule {rule[-1] if rule else 'NAME'} in phase {phases[1] if phases else 'NAME'} {{ … }}"
+    return p.error("V027", "`in phase` stands before the `{` of a rule", "inside of it", f"write `{written}`",
+                   length=len(phases[0]) if phases else 2)  # fmt: skip
 
 
 def _do(p: Place, what: str) -> Diagnostic:
