@@ -124,7 +124,7 @@ def test_init_declares_what_is_probably_the_loss_and_says_so(tmp_path: Path) -> 
     text = policy.read_text()
     assert 'metric loss = "my.loss"' in text and 'metric grad_norm = "model.grad_norm"' in text and "rule loss_" in text
     assert call("check", str(policy), "--against", run).exit_code == 0
-    policy.write_text(text.replace('metric loss = "my.loss"', 'use "pack:core"\nmetric loss = "my.loss"'))
+    policy.write_text('use "pack:core" as core\nmetric core.loss = "my.loss"\n')
     assert call("check", str(policy)).exit_code == 0 and BLIND not in call("replay", str(policy), run).stdout
 
 

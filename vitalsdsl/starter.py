@@ -161,7 +161,8 @@ class Starter:
         meant = _brief(seen.names[0])
         told = f"No pack knows {meant}: it is taken for the {seen.name}, since it is called so."
         if seen.name == "loss":
-            told += ' With `use "pack:core"` beside this line, its rules look at it, too.'
+            name = seen.names[0]
+            told += f' The rules of a pack look at it, too, by `use "pack:core" as core` and `metric core.loss = {_quoted(name)}`.'
         return "\n".join([*_comment(told), said])
 
     def _no_loss(self) -> Iterator[str]:

@@ -11,6 +11,7 @@ from vitalsdsl.ground.types import SAMPLES, STEPS, TIME, Extent, Reason
 from vitalsdsl.kernels.exact import midpoint
 from vitalsdsl.kernels.kept_in_order import KeptInOrder
 from vitalsdsl.kernels.ordered import half_deviation, middle
+from vitalsdsl.kernels.selection import Selection
 from vitalsdsl.kernels.state import State
 from vitalsdsl.kernels.trail import Trail
 
@@ -42,6 +43,7 @@ class Accepted(State):
         self.restored()
 
     def restored(self) -> None:
+        self._selection = Selection()
         self._values = KeptInOrder(self.trail)
         self._distances = KeptInOrder(self.trail, _distance)
         self._usual: float | None = None
@@ -108,7 +110,7 @@ class Accepted(State):
         if self._noise is None:
             self._noise = math.nan
             if self.is_known:
-                half = half_deviation(self._ordered(self._values))
+                half = half_deviation(self._ordered(self._values), self._selection)
                 self._noise = max(1.4826 * 2 * half, midpoint(*middle(self._ordered(self._distances))) / 0.954)
         return self._noise
 

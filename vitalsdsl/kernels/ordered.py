@@ -60,9 +60,13 @@ class Spread(Ordered):
     with_infinite = False
     enough = 5
 
+    def clear(self) -> None:
+        super().clear()
+        self._selection = Selection()
+
     def half_deviation(self) -> float:
         """Half the median distance from the median; the whole may be too large for a float."""
-        return half_deviation(self.in_order())
+        return half_deviation(self.in_order(), self._selection)
 
     def reason(self, step: int, time: float) -> Reason:
         return Window.reason(self, step, time)
@@ -75,16 +79,19 @@ def middle(ordered: Sequence[float]) -> tuple[float, float]:
     return (high, high) if n % 2 else (float(ordered[n // 2 - 1]), high)
 
 
-def half_deviation(ordered: Sequence[float]) -> float:
+def half_deviation(ordered: Sequence[float], selection: Selection) -> float:
     """Half the median distance of sorted numbers from their median.
 
     The nearest half of them stand side by side. Where they begin is searched for as in a list of distances that first fall
     and then rise. The middle two of an even number are kept apart: rounded to one float, their midpoint would spoil small
-    distances between large numbers.
+    distances between large numbers. Of so many that they are kept in pieces the selection finds the place from where it was
+    last.
 
-    >>> half_deviation([1.0, 2.0, 4.0, 9.0, 30.0]), half_deviation([1.0, 1.5, 2.0, 1e308])
+    >>> half_deviation([1.0, 2.0, 4.0, 9.0, 30.0], Selection()), half_deviation([1.0, 1.5, 2.0, 1e308], Selection())
     (1.5, 0.25)
     """
+    if isinstance(ordered, Ranked):
+        return half_median_distance([ordered], selection)
     low, high = (number / 2 for number in middle(ordered))
 
     def apart(at: int) -> float:

@@ -63,7 +63,7 @@ class Preceding(Spread):
         if not self.place - self.first >= self.size or self.usable < 5 or x - x != 0.0:
             return math.nan
         ordered = self.in_order()
-        scale = half_deviation(ordered)
+        scale = half_deviation(ordered, self._selection)
         if not scale:
             return math.nan
         low, high = middle(ordered)
