@@ -31,6 +31,9 @@ _GENERAL = frozenset({_STATE, "metrics.csv", "metrics.jsonl", "progress.csv", "r
 """What trainers call the log of any run."""
 _CHECKPOINT = re.compile(r"checkpoint-(\d+)")
 
+FEW_ROWS = 20
+"""Of no more rows it is not said that their step never moves."""
+
 
 @dataclass(frozen=True)
 class _Wish:
@@ -219,7 +222,7 @@ def _runs(found: Format | BinaryFormat, log: Log, wish: _Wish, notes: Iterable[s
                     return [_as_it_comes(reading, lambda again: _events(found, log, again))]
     if not track.rows:
         raise SourceError(f"`{log.name}` has no rows")
-    if track.rows > len(set(track.kinds)) and min(track.steps) == max(track.steps):
+    if track.rows > max(FEW_ROWS, len(set(track.kinds))) and min(track.steps) == max(track.steps):
         reading.notes.append(f"all {track.rows:,} rows are at step {track.steps[0]}, and count as one")
     parts = parts_of(track, wish.mode(reading))
     return [_recording(at, part, reading, _part_events(found, log, part, held, wish)) for at, part in enumerate(parts)]
