@@ -79,8 +79,9 @@ class Standing:
         rows, true = rows[known], said[known] == 1.0
         false = np.nonzero(~true)[0]
         since = int(false[-1]) + 1 if len(false) else 0
-        holding.count = len(true) - since
-        holding.onset = self._moment_of(int(rows[since]), holding) if holding.count else None
+        holding.onset = self._moment_of(int(rows[since]), holding) if since < len(true) else None
+        if holding.span.counts:
+            holding.count = len(true) - since
         if holding.span.n:
             holding.recent = true[-holding.span.n :].tolist()
             holding.trues = sum(holding.recent)
@@ -112,7 +113,8 @@ class Standing:
         self._hold(own.holding, rows, pending)
         if episode:
             own.fired = self._moment_of(fired, own.holding)
-            own.trues = int((said[later] == 1.0).sum())
+            if own.counts:
+                own.trues = int((said[later] == 1.0).sum())
             own.level, own.rung = episode[-1].level, episode[-1].rung
             own.onset, _ = self.moment(episode[-1].onset)
         if clause.waits_for_clear:
@@ -161,7 +163,8 @@ class Standing:
             own.step, own.time = self.moment(int(points.rows[known[-1]]))
 
     def _put_freeze(self, root: sg.Freeze, own: sg.Freeze) -> None:
-        own.freezing, own.count, start = self._screen.left_frozen(root)
+        own.freezing, count, start = self._screen.left_frozen(root)
+        own.count = count if own.counts else 0
         if start is not None:
             counters = [self._columns.counter(name, start) for name in ("epoch", "tokens")]
             own.start = [*self.moment(start), *counters]

@@ -15,6 +15,9 @@ Run = Callable[[int, float], None]
 
 _MOST_SCHEDULES = 512
 
+_AT_HAND = (Root, nd.MetricNode, nd.Constant)
+"""What has its value without being evaluated together with what stands on it."""
+
 
 class Graph:
     """Nodes by what they mean, so that two rules that ask for the same thing share one.
@@ -95,11 +98,9 @@ class Graph:
                 touched.add(node)
         return [node for node in self.order if node in touched]
 
-    def refresh(self, node: nd.Node, step: int, time: float, done: Collection[nd.Node] = ()) -> None:
-        """Bring a node up to this step that nothing else evaluates, such as a value in a message; without what is done."""
-        for inner in in_order([node]):
-            if not isinstance(inner, (Root, nd.MetricNode)) and inner not in done:
-                inner.run(step, time)
+    def behind(self, node: nd.Node, done: Collection[nd.Node]) -> list[nd.Node]:
+        """What is evaluated for a node that nothing else calls for, such as a value in a message; without what is done."""
+        return [each for each in in_order([node]) if not isinstance(each, _AT_HAND) and each not in done]
 
 
 def in_order(roots: Sequence[nd.Node]) -> list[nd.Node]:

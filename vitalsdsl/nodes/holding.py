@@ -13,12 +13,14 @@ from vitalsdsl.nodes.base import Clock
 class Span:
     """What a `for` asks: all of its extents, or k of the last n known evaluations; nothing where it is absent."""
 
-    __slots__ = ("extents", "k", "n")
+    __slots__ = ("counts", "extents", "k", "n")
 
     def __init__(self, extents: Sequence[Extent] = (), k: int = 0, n: int = 0) -> None:
         self.extents = tuple(extents)
         self.k = k
         self.n = n
+        self.counts = any(extent.unit == SAMPLES for extent in self.extents)
+        """Whether the evaluations themselves are counted."""
 
     def doubled(self) -> list[Extent]:
         """Twice each, for how long a reference may stay frozen; k of n counts as n samples."""
@@ -97,10 +99,19 @@ class Holding:
             return False
         if self.onset is None:
             self.onset = Moment(step, time, self.clock)
-        self.count += 1
+        if span.counts:
+            self.count += 1
         if span.n:
             return self.trues >= span.k
         return all(self._reached(extent, step, time) for extent in span.extents)
+
+    def unmoved_until(self, step: int) -> float:
+        """Up to which step nothing changes as long as the condition stays as it was at this one, which is known."""
+        span = self.span
+        if span.n or self.onset is None:
+            return step if span.n else math.inf
+        steps = 0.0 if span.counts else max((each.size for each in span.extents if each.unit == STEPS), default=0.0)
+        return max(step, self.onset.step + math.ceil(steps) - 2)
 
     def _reached(self, extent: Extent, step: int, time: float) -> bool:
         if extent.unit == SAMPLES:

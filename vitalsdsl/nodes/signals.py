@@ -276,7 +276,7 @@ class Freeze(Root):
     until that has gone on for longer than all of `limits`: then it is let in, and the count begins anew.
     """
 
-    __slots__ = ("clock", "condition", "count", "freezing", "limits", "reference", "start")
+    __slots__ = ("clock", "condition", "count", "counts", "freezing", "limits", "reference", "start")
     is_condition = True
     remembered = ("freezing", "count", "start")
 
@@ -287,6 +287,8 @@ class Freeze(Root):
         self.condition = condition
         self.reference = reference
         self.limits = limits
+        self.counts = any(limit.unit == SAMPLES for limit in limits)
+        """Whether the evaluations at which it freezes are counted."""
         self.clock = clock
         self.freezing = False
         self.count = 0
@@ -299,8 +301,12 @@ class Freeze(Root):
         """Take in what the condition is at a step."""
         self.freezing = value is True or (value is None and self.reference.is_known)
         if self.freezing:
-            self.count += 1
+            self.count += self.counts
             self._begin(step, time)
+
+    def unmoved_until(self, step: int) -> float:
+        """Up to which step nothing changes as long as the condition stays as it was at this one, which is known."""
+        return step if self.counts else math.inf
 
     def _begin(self, step: int, time: float) -> None:
         if self.start is None:

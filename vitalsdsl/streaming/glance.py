@@ -39,7 +39,7 @@ RESERVED = frozenset(
 """Words that generated code uses itself."""
 
 NUMBERED = re.compile(
-    r"(again|awake|calm|close|gate|hand_over|inside|lapsed|leaf|look|near|no|noise|off_noise|off_usual|reference|renew|rule|run|stands|unit|usual)(_\d+)?"
+    r"(again|awake|calm|close|gate|hand_over|inside|is|lapsed|leaf|look|near|noise|off_noise|off_usual|reference|renew|rule|run|see|stands|still|tell|unit|usual|was)(_\d+)*"
 )
 """Those that it numbers."""
 

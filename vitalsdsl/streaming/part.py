@@ -43,8 +43,8 @@ class Answer(Part):
 
 
 class Onlookers:
-    """Events, and conditions that freeze references, that look at one condition: told that it is false where it surely is;
-    where it may be true or unknown, it is evaluated."""
+    """Events, and conditions that freeze references, that look at one condition: told what it is where that is sure;
+    elsewhere it is evaluated."""
 
     def __init__(self, condition: nd.Node, roots: Iterable[Event | Freeze]) -> None:
         self.condition = condition
@@ -59,9 +59,9 @@ class Onlookers:
         assert self._part is not None
         self._part.run(step, time)
 
-    def are_told_no(self, step: int, time: float) -> None:
+    def are_told(self, step: int, time: float, said: bool) -> None:
         for root in self.roots:
-            root.see(step, time, False)
+            root.see(step, time, said)
 
 
 def read_ahead(nodes: Iterable[nd.Node], aheads: Mapping[State, Ahead]) -> list[Ahead]:

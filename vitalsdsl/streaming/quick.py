@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import math
 import traceback
-from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from importlib import import_module
 from typing import TYPE_CHECKING
 
@@ -38,6 +38,8 @@ class Layout:
     """Whether something else has come since its last step."""
     newest: tuple[int, float] = (-1, math.nan)
     """Its last step, and the time of that."""
+    behind: dict[nd.Node, Sequence[nd.Node]] = field(default_factory=dict)
+    """By condition, or value in a message, what is evaluated for it alone."""
 
 
 class Quick:
@@ -84,11 +86,16 @@ class Quick:
         before = lines[: numbers[-1]] if numbers else []
         return next((line.strip()[2:] for line in reversed(before) if line.strip().startswith("# ")), "a step")
 
-    @property
-    def evaluated(self) -> Collection[nd.Node]:
-        """What has its value for the newest step, if a rule changed its level there."""
+    def behind(self, node: nd.Node) -> Sequence[nd.Node]:
+        """What stands below a condition of a rule that has just changed its level, or below a value in its message, and has not
+        been evaluated for it; with its points."""
         assert self._current is not None
-        return self._current.written.due
+        known, written = self._current.behind, self._current.written
+        if node not in known:
+            known[node] = self._plan.graph.behind(node, written.due)
+        if known[node]:
+            self.hand_over()
+        return known[node]
 
     def hand_over(self) -> None:
         """Let all that remembers have the points that have come, and all that has a name its value."""

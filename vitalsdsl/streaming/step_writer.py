@@ -23,10 +23,11 @@ from vitalsdsl.nodes import base as nd
 from vitalsdsl.nodes.signals import Event, Freeze, Root
 from vitalsdsl.planning.plan import Plan
 from vitalsdsl.streaming.calm import Calm, calm_streams
-from vitalsdsl.streaming.glance import CannotSay, Glance, Names, Stream, ahead_of
+from vitalsdsl.streaming.evidence import Evidence
+from vitalsdsl.streaming.glance import CannotSay, Glance, Names, Stream, Surely, ahead_of
 from vitalsdsl.streaming.intake_writer import block, if_
 from vitalsdsl.streaming.part import Answer, Onlookers, Part, below, names_only, read_ahead
-from vitalsdsl.streaming.unit import Unit, stands_on_the_clock
+from vitalsdsl.streaming.unit import Follower, Unit, stands_on_the_clock
 from vitalsdsl.verdicts.verdict import Clause, ClearWhen, Guard, RuleState
 
 Step = tuple[int, float, tuple[float, ...], bool]
@@ -77,6 +78,8 @@ class _Writer:
         self._aheads: dict[State, Ahead] = {}
         self._calm: list[Calm] = []
         self._gates: list[str] = []
+        self._was: list[str] = []
+        """The names of what conditions were when somebody was told."""
         self._written: set[str] = set()
         """What has a line already, of that which is worked out before it is compared."""
         for name in logged:
@@ -106,8 +109,9 @@ class _Writer:
         needed = {inner for root in others for child in root.inputs for inner in below(child, self._lets)}
         given = [node for node in self._due if node in needed or node in others]
         glance = Glance(self._streams, self._names, given, self._lets)
-        told_no = [_surely_no(each, glance) for each in onlookers]
+        told = [_surely(each, glance) for each in onlookers]
         quiet = [unit.surely_quiet(glance) for unit in units]
+        self._said = [unit.surely(glance) if test else [] for unit, test in zip(units, quiet)]
         for each in onlookers:
             each.prepare(self._below([each.condition], given), self._aheads)
         for unit in units:
@@ -124,7 +128,7 @@ class _Writer:
         body = [
             *self._intake(units, quiet, glance),
             *references,
-            *self._given(given, glance, dict(zip(onlookers, told_no))),
+            *self._given(given, glance, dict(zip(onlookers, told))),
             *self._tests(units, quiet, glance),
             *self._close(given),
         ]
@@ -149,20 +153,20 @@ class _Writer:
         ]
         units = []
         for rule in self._plan.rules:
-            own = {clause.condition for clause in rule.clauses}
-            roots = [root for root in others if _belongs(root, rule, own)]
-            others = [root for root in others if root not in roots]
-            if roots:
-                units.append(Unit(rule, roots, self._touched))
+            followers = _followers(rule, others)
+            others = [root for root in others if root not in followers]
+            if followers:
+                units.append(Unit(rule, followers, self._touched))
         by_condition: dict[nd.Node, list[Event | Freeze]] = {}
         for root in others:
             if isinstance(root, (Event, Freeze)):
                 by_condition.setdefault(root.inputs[0], []).append(root)
         onlookers = [Onlookers(condition, roots) for condition, roots in by_condition.items()]
         glance = Glance(self._streams, Names(), lets=self._lets)
-        onlookers = [each for each in onlookers if _surely_no(each, glance) is not None]
+        onlookers = [each for each in onlookers if _surely(each, glance) is not None]
         for unit in units:
-            unit.surely_quiet(glance)  # finds the windows that are prepared, which others rest on
+            if unit.surely_quiet(glance):  # finds the windows that are prepared, which others rest on
+                unit.surely(glance)
         looking = {root for each in onlookers for root in each.roots}
         return units, onlookers, [root for root in others if root not in looking]
 
@@ -253,7 +257,9 @@ class _Writer:
 
     # ---------------------------------------------------------------- what is evaluated
 
-    def _given(self, given: Collection[nd.Node], glance: Glance, onlookers: dict[Onlookers, str | None]) -> list[str]:
+    def _given(
+        self, given: Collection[nd.Node], glance: Glance, onlookers: dict[Onlookers, Surely | None]
+    ) -> list[str]:
         """What is evaluated at each step, in order, and who looks at a condition that surely is false."""
         lines = [
             f"{self._bind(f'hand_over_{n}', ahead.hand_over)}()"
@@ -270,14 +276,16 @@ class _Writer:
                 lines.append(f"{self._bind(f'run_{n}', node.run)}(step, time)")
             elif node in looking:
                 each = looking[node]
-                test = onlookers[each]
-                assert test is not None
-                lines += self._worked_out(test, glance)
-                no, look = self._bind(f"no_{n}", each.are_told_no), self._bind(f"look_{n}", each.look)
+                surely = onlookers[each]
+                assert surely is not None
+                lines += self._worked_out(surely.false, glance)
+                tell, look = self._bind(f"tell_{n}", each.are_told), self._bind(f"look_{n}", each.look)
                 lines += [
                     f"# {each.roots[0].text}",
-                    f"if {test}:",
-                    f"    {no}(step, time)",
+                    f"if {surely.false}:",
+                    f"    {tell}(step, time, False)",
+                    f"elif {surely.true}:",
+                    f"    {tell}(step, time, True)",
                     "else:",
                     f"    {look}(step, time)",
                 ]
@@ -318,24 +326,45 @@ class _Writer:
         if test is None:
             return [*lines, f"{run}(step, time)"]
         lines += self._worked_out(test, glance)
+        for each in self._said[n]:
+            lines += self._worked_out(f"{each.true} {each.false}", glance)
         if rule.gate is not None:
-            lines += self._at_a_gate(n, rule, f"awake_{n} = True")
+            lines += self._at_a_gate(n, rule, f"awake_{n} = True", f"still_{n} = -1")
         inside = f"inside_{n} and " if unit.waits_outside else ""
-        return [*lines, *if_(f"awake_{n} or {inside}not ({test})", f"awake_{n} = {run}(step, time)")]
+        return [*lines, *if_(f"awake_{n} or {inside}not ({test})", *self._look(n, unit))]
 
-    def _at_a_gate(self, n: int, rule: RuleState, then: str) -> list[str]:
+    def _look(self, n: int, unit: Unit) -> list[str]:
+        """Look at a rule's conditions, which may be true: as far as it surely is so or not so, that is all it is told."""
+        evaluate = f"awake_{n} = unit_{n}(step, time)"
+        said = self._said[n]
+        if not said:
+            return [evaluate]
+        see = self._bind(f"see_{n}", unit.see)
+        places = [str(n)] if len(said) == 1 else [f"{n}_{place}" for place in range(1, len(said) + 1)]
+        self._was += [f"was_{at}" for at in places]
+        surely = " and ".join(f"(is_{at} or {each.false})" for at, each in zip(places, said))
+        moved = " or ".join([f"step > still_{n}", *(f"was_{at} is not is_{at}" for at in places)])
+        return [
+            *(f"is_{at} = {each.true}" for at, each in zip(places, said)),
+            *if_(f"not ({surely})", evaluate, f"still_{n} = -1"),
+            f"elif {moved}:",
+            *(f"    was_{at} = is_{at}" for at in places),
+            f"    awake_{n}, still_{n} = {see}(step, time, {', '.join(f'is_{at}' for at in places)})",
+        ]
+
+    def _at_a_gate(self, n: int, rule: RuleState, *then: str) -> list[str]:
         """Where a rule's phase begins or ends."""
         gate = self._bind(f"gate_{n}", rule.gate)
         self._gates.append(f"inside_{n}")
-        return if_(f"inside_{n} is not {gate}.value", f"inside_{n} = {gate}.value", then)
+        return if_(f"inside_{n} is not {gate}.value", f"inside_{n} = {gate}.value", *then)
 
     def _close(self, given: Collection[nd.Node]) -> list[str]:
-        """Before references learn from the step, all is evaluated that a message may look at."""
+        """Before references learn from the step, all is evaluated that the message of a rule may look at."""
         skipped = [
             node for node in self._due if node not in given and (node in self._lets or not isinstance(node, Root))
         ]
-        self._bind("bring_up", Part(skipped, self._aheads).run)
-        lines = if_("touched and any(rule.is_due() for rule in touched)", "bring_up(step, time)")
+        self._bind("bring_up", Evidence(self._plan, skipped, self._aheads).bring_up)
+        lines = if_("touched", "bring_up(touched, step, time)")
         lines += [
             f"{self._bind(f'close_{n}', reference.close)}(step, time)"
             for n, reference in enumerate(self._plan.graph.references)
@@ -353,10 +382,12 @@ class _Writer:
         start += [f"rows__{stream.name}" for stream in ahead]
         start += [each for stream in ahead for window in stream.windows.values() for each in window.standing]
         stands = [f"stands_{n + 1}" for n in range(references)]
+        still = [f"still_{n}" for n, said in enumerate(self._said) if said]
         lines = [
             "before, due, stride = -1, None, 1",
             *([f"{' = '.join(start)} = nan"] if start else []),
             *([f"{' = '.join(stands)} = -1"] if stands else []),
+            *([f"{' = '.join(self._was)} = None"] if self._was else []),
             *(f"calm_{n}, again_{n}, lapsed_{n} = -1, -1, False" for n in (calm.number for calm in self._calm)),
             "changed = None",
             "while True:",
@@ -366,28 +397,36 @@ class _Writer:
             "    if restart and not stale:",
             "        stride = step - before",
             *(["    if stale:", f"        {' = '.join(awake)} = True"] if awake else []),
+            *([f"        {' = '.join(still)} = -1"] if still else []),
             "    before, due = step, step + stride",
             *(f"    {line}" for line in body),
         ]
         return f"def watch({', '.join(self._bound)}):\n" + "\n".join(f"    {line}" for line in lines) + "\n"
 
 
-def _surely_no(onlookers: Onlookers, glance: Glance) -> str | None:
-    """When their condition surely is false. None where only evaluating tells."""
+def _surely(onlookers: Onlookers, glance: Glance) -> Surely | None:
+    """When their condition surely is so, or is not. None where only evaluating tells."""
     if any(map(stands_on_the_clock, onlookers.roots)):
         return None
     try:
-        return glance.surely(onlookers.condition).false
+        return glance.surely(onlookers.condition)
     except CannotSay:
         return None
 
 
-def _belongs(root: Root, rule: RuleState, conditions: Collection[nd.Node]) -> bool:
-    if isinstance(root, Clause):
-        return root in rule.clauses
-    if isinstance(root, ClearWhen):
-        return root.clauses[0] in rule.clauses
-    return isinstance(root, Freeze) and root.condition in conditions
+def _followers(rule: RuleState, roots: Sequence[Root]) -> list[Follower]:
+    """Which roots stand and fall with a rule's conditions."""
+    conditions = {clause.condition for clause in rule.clauses}
+    return [
+        root
+        for root in roots
+        if isinstance(root, Clause)
+        and root in rule.clauses
+        or isinstance(root, ClearWhen)
+        and root.clauses[0] in rule.clauses
+        or isinstance(root, Freeze)
+        and root.condition in conditions
+    ]
 
 
 def _guard(rule: RuleState, touched: list[RuleState]) -> Callable[[int, float], bool]:

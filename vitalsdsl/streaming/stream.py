@@ -265,8 +265,6 @@ class Stream:
                 changed.append((rule, change))
         if not changed:
             return []
-        if self._quick is not None:
-            self._quick.hand_over()
         changed.sort(key=lambda pair: _place(pair[0]))
         return [describe(self, rule, change, step, time) for rule, change in changed]
 
@@ -275,10 +273,11 @@ class Stream:
         call for stands what that saw last. What was evaluated stays as it was."""
         graph = self.plan.graph
         if self._touched is not None and self._quick is not None:
-            done: Collection[nd.Node] = self._quick.evaluated
+            left = self._quick.behind(node)
         else:
-            done = set(graph.silent() if self._fresh is None else graph.due(self._fresh))
-        graph.refresh(node, step, time, done)
+            left = graph.behind(node, set(graph.silent() if self._fresh is None else graph.due(self._fresh)))
+        for each in left:
+            each.run(step, time)
 
     # ---------------------------------------------------------------- the clock
 
@@ -424,6 +423,8 @@ class Stream:
 
     def _restore(self, state: Mapping[str, Any]) -> None:
         self.closed, self._seen = state["closed"], dict(state["seen"])
+        if not isinstance(self.closed, (int, type(None))):
+            raise TypeError(self.closed)
         self.plan.see_names(list(self._seen))
         put_back(self.plan, state)
         self.total_steps = self._total_steps

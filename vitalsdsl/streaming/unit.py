@@ -8,19 +8,24 @@ from vitalsdsl.kernels.ahead import Ahead
 from vitalsdsl.kernels.state import State
 from vitalsdsl.nodes import base as nd
 from vitalsdsl.nodes import operations as op
-from vitalsdsl.nodes.signals import Freeze, Root
-from vitalsdsl.streaming.glance import CannotSay, Glance
+from vitalsdsl.nodes.signals import Freeze
+from vitalsdsl.streaming.glance import CannotSay, Glance, Surely
 from vitalsdsl.streaming.part import Part
 from vitalsdsl.verdicts.verdict import Clause, ClearWhen, RuleState
+
+Follower = Clause | ClearWhen | Freeze
+"""What looks at a condition of a rule."""
 
 
 class Unit:
     """The conditions of one rule and what follows them, evaluated node by node."""
 
-    def __init__(self, rule: RuleState, roots: Sequence[Root], touched: list[RuleState]) -> None:
+    def __init__(self, rule: RuleState, roots: Sequence[Follower], touched: list[RuleState]) -> None:
         self.rule = rule
         self.roots = list(roots)
         self._touched = touched
+        conditions = self.conditions
+        self._sees = [(root, conditions.index(root.condition)) for root in roots]
         self._part: Part | None = None
 
     @property
@@ -30,24 +35,36 @@ class Unit:
 
     @property
     def conditions(self) -> list[nd.Node]:
-        return [condition_of(root) for root in self.roots]
+        """Each once."""
+        return list(dict.fromkeys(root.condition for root in self.roots))
 
     def prepare(self, nodes: Sequence[nd.Node], aheads: Mapping[State, Ahead]) -> None:
         """What stands below its conditions, but for what is evaluated at each step."""
         self._part = Part([*nodes, *self.roots], aheads)
 
     def run(self, step: int, time: float) -> bool:
-        """Evaluate it; whether it has to be evaluated at the next step whatever that brings."""
+        """Evaluate it; whether it has to be looked at in the next step whatever that brings."""
         assert self._part is not None
-        self._touched.append(self.rule)
         self._part.run(step, time)
+        return self._is_awake()
+
+    def see(self, step: int, time: float, *said: bool) -> tuple[bool, float]:
+        """Take in what each of its conditions is at a step. The same, and up to which step nothing changes as long as they
+        stay so."""
+        for root, place in self._sees:
+            root.see(step, time, said[place])
+        return self._is_awake(), min([root.unmoved_until(step) for root, _ in self._sees])
+
+    def _is_awake(self) -> bool:
+        if self.rule.gate is not None or self.rule.is_due():
+            self._touched.append(self.rule)
         return not all(map(_rests, self.roots))
 
     def surely_quiet(self, glance: Glance) -> str | None:
         """When none of its conditions can be true. None where only evaluating tells."""
         if any(map(stands_on_the_clock, self.roots)):
             return None
-        conditions = dict.fromkeys(condition_of(root) for root in self.roots if not isinstance(root, ClearWhen))
+        conditions = dict.fromkeys(root.condition for root in self.roots if not isinstance(root, ClearWhen))
         freezes = any(isinstance(root, Freeze) for root in self.roots)  # they look at what is unknown, too
         try:
             said = [glance.surely(condition) for condition in conditions]
@@ -58,23 +75,27 @@ class Unit:
             return "True"
         return tests[0] if len(tests) == 1 else " and ".join(f"({test})" for test in tests)
 
+    def surely(self, glance: Glance) -> list[Surely]:
+        """When each of its conditions is surely so. Empty where only evaluating tells."""
+        if any(map(stands_on_the_clock, self.roots)):
+            return []
+        try:
+            return [glance.surely(condition) for condition in self.conditions]
+        except CannotSay:
+            return []
+
     def never_fires(self, glance: Glance) -> str | None:
         """When none of its conditions can be true in a whole chunk of points to come. None where that cannot be said, or
         where something else is to be looked at."""
         if self.rule.gate is not None or not all(isinstance(root, (Clause, ClearWhen)) for root in self.roots):
             return None
-        said = [glance.surely(condition_of(root)).never for root in self.roots if isinstance(root, Clause)]
+        said = [glance.surely(root.condition).never for root in self.roots if isinstance(root, Clause)]
         if not said or None in said:
             return None
         return " and ".join(f"({never})" for never in said)
 
 
-def condition_of(root: Root) -> nd.Node:
-    assert isinstance(root, (Clause, ClearWhen, Freeze))
-    return root.condition
-
-
-def _rests(root: Root) -> bool:
+def _rests(root: Follower) -> bool:
     """Whether another evaluation at which its condition is false or unknown would change nothing."""
     if isinstance(root, Clause):
         counts = root.holding.span.n or root.clear_holding.span.n
@@ -83,7 +104,7 @@ def _rests(root: Root) -> bool:
         return at_rest and root.fired is None and root.holding.onset is None and not counts
     if isinstance(root, ClearWhen):
         return all(clause.fired is None for clause in root.clauses)
-    return not (isinstance(root, Freeze) and root.freezing)
+    return not root.freezing
 
 
 def stands_on_the_clock(node: nd.Node) -> bool:

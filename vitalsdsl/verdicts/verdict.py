@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from vitalsdsl.ground.types import SAMPLES, Extent, Reason
+from vitalsdsl.ground.types import SAMPLES, STEPS, Extent, Reason
 from vitalsdsl.language.rules import Level
 from vitalsdsl.nodes.base import Clock, MetricNode, Node
 from vitalsdsl.nodes.holding import Holding, Moment, Span
@@ -95,6 +95,7 @@ class Clause(Root):
         "clear_span",
         "clock",
         "condition",
+        "counts",
         "fired",
         "gate",
         "holding",
@@ -144,11 +145,17 @@ class Clause(Root):
         self.onset: int | None = None
         self.fired: Moment | None = None
         self.trues = 0
+        self.counts = any(extent is not None and extent.unit == SAMPLES for extent in self.after)
+        """Whether the evaluations at which it is true are counted once it has fired."""
 
     def run(self, step: int, time: float) -> None:
+        self.see(step, time, self.condition.value)
+
+    def see(self, step: int, time: float, value: bool | None) -> None:
+        """Take in what its condition is at a step."""
         if self.gate is not None and not self.gate.value:
             return
-        value = self.latest = self.condition.value
+        self.latest = value
         if self.fired is None:
             self._pending(step, time, value)
         else:
@@ -171,7 +178,7 @@ class Clause(Root):
     def _firing(self, step: int, time: float, value: bool | None) -> None:
         self.holding.see(step, time, value)
         if value:
-            self.trues += 1
+            self.trues += self.counts
             self._climb(step, time)
         if not self.waits_for_clear and self.clear_holding.see(step, time, None if value is None else not value):
             self.clear()
@@ -188,6 +195,22 @@ class Clause(Root):
             if passed >= extent.size:
                 self._take(rung)
                 return
+
+    def unmoved_until(self, step: int) -> float:
+        """Up to which step nothing changes as long as its condition stays as it was at this one."""
+        if self.latest is None or self.holding.span.n or self.clear_holding.span.n or self.waits_for_clear:
+            return step
+        if self.fired is None:
+            return self.holding.unmoved_until(step)
+        return self._climbs_after(step, self.fired) if self.latest else self.clear_holding.unmoved_until(step)
+
+    def _climbs_after(self, step: int, fired: Moment) -> float:
+        """Up to which step it surely takes no further rung."""
+        coming = self.after[self.rung + 1 :]
+        sizes = [extent.size for extent in coming if extent is not None and extent.unit == STEPS]
+        if len(sizes) < len(coming):
+            return step
+        return max(step, fired.step + math.ceil(min(sizes)) - 1) if sizes else math.inf
 
     def _take(self, rung: int) -> None:
         self.rung = rung
@@ -233,7 +256,11 @@ class ClearWhen(Root):
         self.clauses = list(clauses)
 
     def run(self, step: int, time: float) -> None:
-        value = self.value = self.condition.value
+        self.see(step, time, self.condition.value)
+
+    def see(self, step: int, time: float, value: bool | None) -> None:
+        """Take in what its condition is at a step."""
+        self.value = value
         for clause in self.clauses:
             fired = clause.fired
             if fired is None or step <= fired.step:
@@ -242,6 +269,10 @@ class ClearWhen(Root):
                 continue
             if clause.clear_holding.see(step, time, value) and clause.latest is not True:
                 clause.clear()
+
+    def unmoved_until(self, step: int) -> float:
+        """The same: it is asked each time."""
+        return step
 
 
 class Gate(Root):
