@@ -12,10 +12,10 @@ from dataclasses import dataclass, field
 
 from vitalsdsl.kernels.pieces import InShortWindow
 from vitalsdsl.nodes import base as nd
+from vitalsdsl.streaming.followers import Unit
 from vitalsdsl.streaming.glance import Stream
 from vitalsdsl.streaming.intake_writer import if_
 from vitalsdsl.streaming.part import below
-from vitalsdsl.streaming.unit import Unit
 
 
 @dataclass

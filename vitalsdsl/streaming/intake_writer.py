@@ -73,6 +73,6 @@ def _short(stream: Stream) -> list[str]:
     return lines
 
 
-def if_(condition: str, *then: str) -> list[str]:
+def if_(condition: str, *then: str, word: str = "if") -> list[str]:
     """A condition, and what follows from it."""
-    return [f"if {condition}:", *(f"    {line}" for line in then)]
+    return [f"{word} {condition}".rstrip() + ":", *(f"    {line}" for line in then)]

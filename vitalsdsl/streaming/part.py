@@ -9,7 +9,7 @@ from vitalsdsl.kernels.ahead import Ahead
 from vitalsdsl.kernels.state import State
 from vitalsdsl.nodes import base as nd
 from vitalsdsl.nodes import operations as op
-from vitalsdsl.nodes.signals import Event, Freeze, Let, Root
+from vitalsdsl.nodes.signals import Let, Root
 
 
 class Part:
@@ -40,28 +40,6 @@ class Answer(Part):
             self._step = step
             self.run(step, time)
         return self._node.value
-
-
-class Onlookers:
-    """Events, and conditions that freeze references, that look at one condition: told what it is where that is sure;
-    elsewhere it is evaluated."""
-
-    def __init__(self, condition: nd.Node, roots: Iterable[Event | Freeze]) -> None:
-        self.condition = condition
-        self.roots = list(roots)
-        self._part: Part | None = None
-
-    def prepare(self, nodes: Sequence[nd.Node], aheads: Mapping[State, Ahead]) -> None:
-        """What stands below the condition, but for what is evaluated at each step."""
-        self._part = Part([*nodes, *self.roots], aheads)
-
-    def look(self, step: int, time: float) -> None:
-        assert self._part is not None
-        self._part.run(step, time)
-
-    def are_told(self, step: int, time: float, said: bool) -> None:
-        for root in self.roots:
-            root.see(step, time, said)
 
 
 def read_ahead(nodes: Iterable[nd.Node], aheads: Mapping[State, Ahead]) -> list[Ahead]:

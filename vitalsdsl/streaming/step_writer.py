@@ -10,7 +10,6 @@ import itertools
 import linecache
 import math
 import operator
-import re
 from collections.abc import Callable, Collection, Generator, Sequence
 from dataclasses import dataclass
 from types import CodeType
@@ -20,15 +19,16 @@ from vitalsdsl.kernels.ahead import NAMES, Ahead
 from vitalsdsl.kernels.bracket import Bracket
 from vitalsdsl.kernels.state import State
 from vitalsdsl.nodes import base as nd
-from vitalsdsl.nodes.signals import Event, Freeze, Root
+from vitalsdsl.nodes.signals import Root
 from vitalsdsl.planning.plan import Plan
 from vitalsdsl.streaming.calm import Calm, calm_streams
 from vitalsdsl.streaming.evidence import Evidence
-from vitalsdsl.streaming.glance import CannotSay, Glance, Names, Stream, Surely, ahead_of
+from vitalsdsl.streaming.followers import Onlookers, Unit, sorted_out
+from vitalsdsl.streaming.glance import Glance, Names, Stream, ahead_of
 from vitalsdsl.streaming.intake_writer import block, if_
-from vitalsdsl.streaming.part import Answer, Onlookers, Part, below, names_only, read_ahead
-from vitalsdsl.streaming.unit import Follower, Unit, stands_on_the_clock
-from vitalsdsl.verdicts.verdict import Clause, ClearWhen, Guard, RuleState
+from vitalsdsl.streaming.part import Answer, Part, below, names_only, read_ahead
+from vitalsdsl.streaming.rule_writer import RuleWriter
+from vitalsdsl.verdicts.verdict import RuleState
 
 Step = tuple[int, float, tuple[float, ...], bool]
 """A step, its time, the values of its names in their order, and whether something else has come in between."""
@@ -77,11 +77,6 @@ class _Writer:
         self._streams: dict[nd.Node, Stream] = {}
         self._aheads: dict[State, Ahead] = {}
         self._calm: list[Calm] = []
-        self._gates: list[str] = []
-        self._was: list[str] = []
-        """The names of what conditions were when somebody was told."""
-        self._written: set[str] = set()
-        """What has a line already, of that which is worked out before it is compared."""
         for name in logged:
             self._take(name)
         fresh = frozenset(stream.node.name for stream in self._streams.values())
@@ -104,35 +99,36 @@ class _Writer:
                 self._streams[intake.metric] = Stream(local, intake.metric)
 
     def written(self) -> Written:
-        units, onlookers, others = self._roots()
+        roots = sorted_out(self._plan.rules, self._due, self._streams, self._lets, self._touched)
+        units, onlookers = roots.units, roots.onlookers
         self._prepare()
-        needed = {inner for root in others for child in root.inputs for inner in below(child, self._lets)}
-        given = [node for node in self._due if node in needed or node in others]
+        needed = {inner for root in roots.others for child in root.inputs for inner in below(child, self._lets)}
+        given = [node for node in self._due if node in needed or node in roots.others]
         glance = Glance(self._streams, self._names, given, self._lets)
-        told = [_surely(each, glance) for each in onlookers]
-        quiet = [unit.surely_quiet(glance) for unit in units]
-        self._said = [unit.surely(glance) if test else [] for unit, test in zip(units, quiet)]
         for each in onlookers:
+            each.look_over(glance)
             each.prepare(self._below([each.condition], given), self._aheads)
         for unit in units:
+            unit.look_over(glance)
             unit.prepare(self._below(unit.conditions, given), self._aheads)
         below_onlookers = [inner for each in onlookers for inner in below(each.condition, self._lets)]
         self._calm = calm_streams(
             self._streams.values(),
             units,
-            [unit.never_fires(glance) if test else None for unit, test in zip(units, quiet)],
-            [*given, *others, *below_onlookers, *self._below(self._lets, ())],
+            [unit.never_fires(glance) if unit.quiet else None for unit in units],
+            [*given, *roots.others, *below_onlookers, *self._below(self._lets, ())],
             self._lets,
         )
+        rules = RuleWriter(self._bind, glance)
         references = self._references(glance)
         body = [
-            *self._intake(units, quiet, glance),
+            *self._intake(units, rules, glance),
             *references,
-            *self._given(given, glance, dict(zip(onlookers, told))),
-            *self._tests(units, quiet, glance),
+            *self._given(given, onlookers, rules, glance),
+            *self._tests(units, rules),
             *self._close(given),
         ]
-        source = self._function(body, len(units), len(glance.references))
+        source = self._function(body, rules, len(glance.references))
         watch = _compiled(source, f"<rules at steps with {', '.join(self._logged)[:80]}>")(**self._bound)
         next(watch)
         lets = Part(self._below(self._lets, given), self._aheads)
@@ -142,33 +138,6 @@ class _Writer:
         """What is evaluated with some nodes, in order, but for what is evaluated at each step."""
         needed = {inner for node in nodes for inner in below(node, self._lets)}.difference(given)
         return [node for node in self._plan.graph.order if node in needed]
-
-    def _roots(self) -> tuple[list[Unit], list[Onlookers], list[Root]]:
-        """The roots that run at the step: those that stand and fall with a rule's conditions, those that look at some other
-        condition of which it can be said that it surely is false, and all others, which are evaluated at each step."""
-        others = [
-            node
-            for node in self._due
-            if isinstance(node, Root) and not isinstance(node, Guard) and node not in self._lets
-        ]
-        units = []
-        for rule in self._plan.rules:
-            followers = _followers(rule, others)
-            others = [root for root in others if root not in followers]
-            if followers:
-                units.append(Unit(rule, followers, self._touched))
-        by_condition: dict[nd.Node, list[Event | Freeze]] = {}
-        for root in others:
-            if isinstance(root, (Event, Freeze)):
-                by_condition.setdefault(root.inputs[0], []).append(root)
-        onlookers = [Onlookers(condition, roots) for condition, roots in by_condition.items()]
-        glance = Glance(self._streams, Names(), lets=self._lets)
-        onlookers = [each for each in onlookers if _surely(each, glance) is not None]
-        for unit in units:
-            if unit.surely_quiet(glance):  # finds the windows that are prepared, which others rest on
-                unit.surely(glance)
-        looking = {root for each in onlookers for root in each.roots}
-        return units, onlookers, [root for root in others if root not in looking]
 
     def _prepare(self) -> None:
         streams = [stream for stream in self._streams.values() if stream.is_ahead]
@@ -189,15 +158,16 @@ class _Writer:
 
     # ---------------------------------------------------------------- the points
 
-    def _intake(self, units: Sequence[Unit], quiet: Sequence[str | None], glance: Glance) -> list[str]:
+    def _intake(self, units: Sequence[Unit], rules: RuleWriter, glance: Glance) -> list[str]:
         lines = list(self._also)
+        quiet = [unit.quiet for unit in units]
         together = {stream.name: calm for calm in self._calm for stream in calm.streams}
         for stream in self._streams.values():
             calm = together.get(stream.name)
             if calm is None:
                 lines += self._taken(stream, quiet, glance)
             elif stream is calm.streams[0]:
-                lines += self._taken_calmly(calm, units, quiet, glance)
+                lines += self._taken_calmly(calm, units, rules, glance)
         return lines
 
     def _taken(self, stream: Stream, quiet: Sequence[str | None], glance: Glance) -> list[str]:
@@ -230,15 +200,14 @@ class _Writer:
             *(f"{self._bind(f'push__{name}_{n}', push)}(step, time, {name})" for n, push in enumerate(pushes)),
         ]
 
-    def _taken_calmly(
-        self, calm: Calm, units: Sequence[Unit], quiet: Sequence[str | None], glance: Glance
-    ) -> list[str]:
+    def _taken_calmly(self, calm: Calm, units: Sequence[Unit], rules: RuleWriter, glance: Glance) -> list[str]:
         """The points of streams that can be calm, with the rules that look at them."""
         quick, taken = [], []
+        quiet = [unit.quiet for unit in units]
         for stream in calm.streams:
             quick += [f"keep__{stream.name}({stream.name})", *self._noted(stream)]
             taken += self._taken(stream, quiet, glance)
-        tests = [line for n in calm.units for line in self._test(n, units[n], quiet[n], glance)]
+        tests = [line for n in calm.units for line in rules.test(n, units[n])]
         awake = [f"awake_{n}" for n in calm.units]
         awake += [f"awake__{stream.name}" for stream in calm.streams if self._guarded(stream)]
         return calm.lines(quick, taken, tests, awake)
@@ -258,9 +227,9 @@ class _Writer:
     # ---------------------------------------------------------------- what is evaluated
 
     def _given(
-        self, given: Collection[nd.Node], glance: Glance, onlookers: dict[Onlookers, Surely | None]
+        self, given: Collection[nd.Node], onlookers: Sequence[Onlookers], rules: RuleWriter, glance: Glance
     ) -> list[str]:
-        """What is evaluated at each step, in order, and who looks at a condition that surely is false."""
+        """What is evaluated at each step, in order, and who looks at a condition of which it can be said what it is."""
         lines = [
             f"{self._bind(f'hand_over_{n}', ahead.hand_over)}()"
             for n, ahead in enumerate(read_ahead(given, self._aheads))
@@ -275,20 +244,7 @@ class _Writer:
             if node in given:
                 lines.append(f"{self._bind(f'run_{n}', node.run)}(step, time)")
             elif node in looking:
-                each = looking[node]
-                surely = onlookers[each]
-                assert surely is not None
-                lines += self._worked_out(surely.false, glance)
-                tell, look = self._bind(f"tell_{n}", each.are_told), self._bind(f"look_{n}", each.look)
-                lines += [
-                    f"# {each.roots[0].text}",
-                    f"if {surely.false}:",
-                    f"    {tell}(step, time, False)",
-                    f"elif {surely.true}:",
-                    f"    {tell}(step, time, True)",
-                    "else:",
-                    f"    {look}(step, time)",
-                ]
+                lines += rules.tell(n, looking[node])
             if node in glance.leaves:
                 lines.append(self._leaf(node, glance))
         return lines
@@ -297,66 +253,14 @@ class _Writer:
         name = glance.leaves[leaf]
         return f"{name} = {self._bind(f'leaf_{list(glance.leaves).index(leaf)}', leaf)}.value"
 
-    def _worked_out(self, test: str, glance: Glance) -> list[str]:
-        """The lines for what a test compares that has to be worked out before."""
-        lines: list[str] = []
-        for name, code in glance.lines.items():
-            if name not in self._written and re.search(rf"\b{name}\b", test):
-                self._written.add(name)
-                lines += [*self._worked_out(code, glance), f"{name} = {code}"]
-        return lines
-
-    def _tests(self, units: Sequence[Unit], quiet: Sequence[str | None], glance: Glance) -> list[str]:
-        lines: list[str] = []
+    def _tests(self, units: Sequence[Unit], rules: RuleWriter) -> list[str]:
         elsewhere = {n for calm in self._calm for n in calm.units}
-        for n, (unit, test) in enumerate(zip(units, quiet)):
-            if n not in elsewhere:
-                lines += self._test(n, unit, test, glance)
-        gated = [
-            rule for rule in self._plan.rules if rule.gate is not None and all(unit.rule is not rule for unit in units)
-        ]
+        lines = [line for n, unit in enumerate(units) if n not in elsewhere for line in rules.test(n, unit)]
+        known = {unit.rule for unit in units}
+        gated = [rule for rule in self._plan.rules if rule.gate is not None and rule not in known]
         for n, rule in enumerate(gated, start=len(units)):
-            lines += [f"# {rule.name}", *self._at_a_gate(n, rule, f"touched.append({self._bind(f'rule_{n}', rule)})")]
+            lines += rules.touch_at_gate(n, rule)
         return lines
-
-    def _test(self, n: int, unit: Unit, test: str | None, glance: Glance) -> list[str]:
-        rule = unit.rule
-        lines = [f"# {rule.name}" if rule.member is None else f"# {rule.name}: {rule.member}"]
-        run = self._bind(f"unit_{n}", unit.run)
-        if test is None:
-            return [*lines, f"{run}(step, time)"]
-        lines += self._worked_out(test, glance)
-        for each in self._said[n]:
-            lines += self._worked_out(f"{each.true} {each.false}", glance)
-        if rule.gate is not None:
-            lines += self._at_a_gate(n, rule, f"awake_{n} = True", f"still_{n} = -1")
-        inside = f"inside_{n} and " if unit.waits_outside else ""
-        return [*lines, *if_(f"awake_{n} or {inside}not ({test})", *self._look(n, unit))]
-
-    def _look(self, n: int, unit: Unit) -> list[str]:
-        """Look at a rule's conditions, which may be true: as far as it surely is so or not so, that is all it is told."""
-        evaluate = f"awake_{n} = unit_{n}(step, time)"
-        said = self._said[n]
-        if not said:
-            return [evaluate]
-        see = self._bind(f"see_{n}", unit.see)
-        places = [str(n)] if len(said) == 1 else [f"{n}_{place}" for place in range(1, len(said) + 1)]
-        self._was += [f"was_{at}" for at in places]
-        surely = " and ".join(f"(is_{at} or {each.false})" for at, each in zip(places, said))
-        moved = " or ".join([f"step > still_{n}", *(f"was_{at} is not is_{at}" for at in places)])
-        return [
-            *(f"is_{at} = {each.true}" for at, each in zip(places, said)),
-            *if_(f"not ({surely})", evaluate, f"still_{n} = -1"),
-            f"elif {moved}:",
-            *(f"    was_{at} = is_{at}" for at in places),
-            f"    awake_{n}, still_{n} = {see}(step, time, {', '.join(f'is_{at}' for at in places)})",
-        ]
-
-    def _at_a_gate(self, n: int, rule: RuleState, *then: str) -> list[str]:
-        """Where a rule's phase begins or ends."""
-        gate = self._bind(f"gate_{n}", rule.gate)
-        self._gates.append(f"inside_{n}")
-        return if_(f"inside_{n} is not {gate}.value", f"inside_{n} = {gate}.value", *then)
 
     def _close(self, given: Collection[nd.Node]) -> list[str]:
         """Before references learn from the step, all is evaluated that the message of a rule may look at."""
@@ -374,20 +278,18 @@ class _Writer:
 
     # ---------------------------------------------------------------- the function
 
-    def _function(self, body: Sequence[str], units: int, references: int) -> str:
+    def _function(self, body: Sequence[str], rules: RuleWriter, references: int) -> str:
         ahead = [stream for stream in self._streams.values() if stream.is_ahead]
-        awake = [f"awake_{n}" for n in range(units)] + [f"awake__{stream.name}" for stream in self._streams.values()]
-        awake += self._gates  # neither what a gate says, so that it is looked at
+        awake = [*rules.awake, *(f"awake__{stream.name}" for stream in self._streams.values())]
         start = [f"{each}__{stream.name}" for stream in ahead for each in NAMES]
         start += [f"rows__{stream.name}" for stream in ahead]
         start += [each for stream in ahead for window in stream.windows.values() for each in window.standing]
         stands = [f"stands_{n + 1}" for n in range(references)]
-        still = [f"still_{n}" for n, said in enumerate(self._said) if said]
         lines = [
             "before, due, stride = -1, None, 1",
             *([f"{' = '.join(start)} = nan"] if start else []),
             *([f"{' = '.join(stands)} = -1"] if stands else []),
-            *([f"{' = '.join(self._was)} = None"] if self._was else []),
+            *([f"{' = '.join(rules.was)} = None"] if rules.was else []),
             *(f"calm_{n}, again_{n}, lapsed_{n} = -1, -1, False" for n in (calm.number for calm in self._calm)),
             "changed = None",
             "while True:",
@@ -397,36 +299,11 @@ class _Writer:
             "    if restart and not stale:",
             "        stride = step - before",
             *(["    if stale:", f"        {' = '.join(awake)} = True"] if awake else []),
-            *([f"        {' = '.join(still)} = -1"] if still else []),
+            *([f"        {' = '.join(rules.still)} = -1"] if rules.still else []),
             "    before, due = step, step + stride",
             *(f"    {line}" for line in body),
         ]
         return f"def watch({', '.join(self._bound)}):\n" + "\n".join(f"    {line}" for line in lines) + "\n"
-
-
-def _surely(onlookers: Onlookers, glance: Glance) -> Surely | None:
-    """When their condition surely is so, or is not. None where only evaluating tells."""
-    if any(map(stands_on_the_clock, onlookers.roots)):
-        return None
-    try:
-        return glance.surely(onlookers.condition)
-    except CannotSay:
-        return None
-
-
-def _followers(rule: RuleState, roots: Sequence[Root]) -> list[Follower]:
-    """Which roots stand and fall with a rule's conditions."""
-    conditions = {clause.condition for clause in rule.clauses}
-    return [
-        root
-        for root in roots
-        if isinstance(root, Clause)
-        and root in rule.clauses
-        or isinstance(root, ClearWhen)
-        and root.clauses[0] in rule.clauses
-        or isinstance(root, Freeze)
-        and root.condition in conditions
-    ]
 
 
 def _guard(rule: RuleState, touched: list[RuleState]) -> Callable[[int, float], bool]:
