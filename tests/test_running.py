@@ -11,10 +11,11 @@ import pytest
 from steady_runs import SHAPES, value
 
 from vitalsdsl.ground.types import SAMPLES, STEPS, TIME, Extent
-from vitalsdsl.kernels.at_once import MomentsAtOnce, bounds, whole_sums
+from vitalsdsl.kernels.at_once import MomentsAtOnce, bounds
 from vitalsdsl.kernels.columns import Rows
 from vitalsdsl.kernels.moments import Moments
 from vitalsdsl.kernels.running import Room, Running, TooLarge
+from vitalsdsl.kernels.whole_sums import whole_sums
 from vitalsdsl.kernels.window import Window
 
 

@@ -17,7 +17,7 @@ from vitalsdsl.columns.function_columns import FunctionColumns
 from vitalsdsl.columns.run_columns import CannotSay, RunColumns
 from vitalsdsl.ground.types import SAMPLES, STEPS
 from vitalsdsl.kernels.accepted import Accepted
-from vitalsdsl.kernels.at_once import MOST_POINTS, MomentsAtOnce, bounds
+from vitalsdsl.kernels.at_once import MomentsAtOnce, bounds
 from vitalsdsl.kernels.columns import Array, Column, Rows
 from vitalsdsl.kernels.extremes import Extremes
 from vitalsdsl.kernels.moments import Moments
@@ -220,7 +220,7 @@ def _read_at_once(node: nd.Function, points: Points, rows: Rows, at: Array) -> I
         values = values[~np.isnan(values) if function.kernel.with_infinite else np.isfinite(values)]
         if not warm or len(values) < function.minimum:
             yield math.nan
-        elif function.kernel is Moments and len(values) <= MOST_POINTS:
+        elif function.kernel is Moments:
             yield function.value(MomentsAtOnce(extent, values), fixed)
         else:
             window = function.new(fixed)

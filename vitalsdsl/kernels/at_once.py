@@ -11,14 +11,7 @@ import numpy as np
 from vitalsdsl.ground.types import SAMPLES, STEPS, Extent
 from vitalsdsl.kernels.columns import Array, Rows
 from vitalsdsl.kernels.moments import Moments
-
-_SPREAD = 9
-"""Binary places by which numbers may differ in size so that in units of the last digit of the smallest all fit 62 bits."""
-
-_LIMB = 21
-
-MOST_POINTS = 1 << 20
-"""Of so many products of two limbs the sum still fits 63 bits."""
+from vitalsdsl.kernels.whole_sums import whole_sums
 
 
 def bounds(points: Array, rows: Rows, extent: Extent, at: Array) -> tuple[Array, Array, Array]:
@@ -95,38 +88,3 @@ def _rounded(value: Any, off: Any) -> float | None:
     """A number in floats; None where so many digits do not say to which side it is rounded."""
     low, high = float(value - off), float(value + off)
     return low if low == high != 0.0 and math.isfinite(low) else None
-
-
-def whole_sums(values: Array) -> tuple[int, int, int]:
-    """The sums of finite numbers and of their squares, exactly: in units of 2^-bits and of their square, and the bits.
-
-    >>> total, squares, bits = whole_sums(np.array([0.5, -3.0]))
-    >>> total / 2**bits, squares / 4**bits
-    (-2.5, 9.25)
-    """
-    _, exponents = np.frexp(values)
-    least, greatest = int(exponents.min()), int(exponents.max())
-    parts = []
-    for low in range(least, greatest + 1, _SPREAD + 1):
-        own = values if greatest - least <= _SPREAD else values[(exponents >= low) & (exponents <= low + _SPREAD)]
-        if len(own):
-            parts.append((*_summed(np.ldexp(own, 53 - low).astype(np.int64)), 53 - low))
-    finest = max(0, max(bits for _, _, bits in parts))
-    total = sum(part << (finest - bits) for part, _, bits in parts)
-    squares = sum(part << (2 * (finest - bits)) for _, part, bits in parts)
-    return total, squares, finest
-
-
-def _summed(whole: Array) -> tuple[int, int]:
-    """The sums of whole numbers of 62 bits and of their squares."""
-    total = (int((whole >> 31).sum()) << 31) + int((whole & ((1 << 31) - 1)).sum())
-    size, mask = np.abs(whole), (1 << _LIMB) - 1
-    low, middle, high = size & mask, (size >> _LIMB) & mask, size >> (2 * _LIMB)
-    squares = (
-        (int(high @ high) << (4 * _LIMB))
-        + (int(high @ middle) << (3 * _LIMB + 1))
-        + ((2 * int(high @ low) + int(middle @ middle)) << (2 * _LIMB))
-        + (int(middle @ low) << (_LIMB + 1))
-        + int(low @ low)
-    )
-    return total, squares

@@ -51,16 +51,23 @@ class Deferred(Window):
             self.clear()
             self.add_all(trail)
         else:
-            for value, step in trail.between(self._to, end):
-                self.add(step, value)
-            for value, step in trail.between(self._from, begin):
-                self.drop(step, value)
+            self.add_between(self._to, end)
+            self.drop_between(self._from, begin)
         self._from, self._to = begin, end
 
     def add_all(self, trail: Trail) -> None:
         """Learn a whole window, having forgotten everything."""
-        for value, step in trail.between(trail.begin, trail.end):
+        self.add_between(trail.begin, trail.end)
+
+    def add_between(self, begin: int, end: int) -> None:
+        """Learn points, by their numbers on the trail."""
+        for value, step in self.trail.between(begin, end):
             self.add(step, value)
+
+    def drop_between(self, begin: int, end: int) -> None:
+        """Forget points, likewise."""
+        for value, step in self.trail.between(begin, end):
+            self.drop(step, value)
 
     def restored(self) -> None:
         self.usable = len(self.trail)

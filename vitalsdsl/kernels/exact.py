@@ -41,6 +41,13 @@ class Grid:
         if self.bits != _BITS:
             self._set(_BITS)
 
+    def refine(self, bits: int) -> None:
+        """Be at least as fine as that."""
+        more = bits - self.bits
+        if more > 0:
+            self._set(bits)
+            self._widened(more)
+
     def whole(self, value: float) -> int:
         """A finite float in units of 2^-bits."""
         scaled = value * self._scale
@@ -50,10 +57,7 @@ class Grid:
                 return whole
         numerator, denominator = value.as_integer_ratio()
         need = denominator.bit_length() - 1
-        if need > self.bits:
-            more = need - self.bits
-            self._set(need)
-            self._widened(more)
+        self.refine(need)
         return numerator << (self.bits - need)
 
 

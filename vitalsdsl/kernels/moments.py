@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import math
+from importlib import import_module
 
 from vitalsdsl.ground.types import Extent
 from vitalsdsl.kernels.deferred import Deferred
 from vitalsdsl.kernels.exact import Grid, ratio, root
+
+_MANY = 64
+"""From so many points on NumPy sums them sooner, once it is there."""
 
 
 class Moments(Deferred):
@@ -41,6 +45,26 @@ class Moments(Deferred):
         whole = self._grid.whole(value)
         self._sum -= whole
         self._squares -= whole * whole
+
+    def add_between(self, begin: int, end: int) -> None:
+        if end - begin < _MANY:
+            super().add_between(begin, end)
+        else:
+            self._take(begin, end, 1)
+
+    def drop_between(self, begin: int, end: int) -> None:
+        if end - begin < _MANY:
+            super().drop_between(begin, end)
+        else:
+            self._take(begin, end, -1)
+
+    def _take(self, begin: int, end: int, sign: int) -> None:
+        # Loaded only here: with it comes NumPy, which reading a policy does without.
+        total, squares, bits = import_module("vitalsdsl.kernels.whole_sums").whole_sums(self.trail.values(begin, end))
+        self._grid.refine(bits)
+        finer = self._grid.bits - bits
+        self._sum += sign * (total << finer)
+        self._squares += sign * (squares << 2 * finer)
 
     def sum(self) -> float:
         self.learn()

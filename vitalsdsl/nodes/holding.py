@@ -13,7 +13,7 @@ from vitalsdsl.nodes.base import Clock
 class Span:
     """What a `for` asks: all of its extents, or k of the last n known evaluations; nothing where it is absent."""
 
-    __slots__ = ("counts", "extents", "k", "n")
+    __slots__ = ("counts", "extents", "k", "n", "steps")
 
     def __init__(self, extents: Sequence[Extent] = (), k: int = 0, n: int = 0) -> None:
         self.extents = tuple(extents)
@@ -21,6 +21,9 @@ class Span:
         self.n = n
         self.counts = any(extent.unit == SAMPLES for extent in self.extents)
         """Whether the evaluations themselves are counted."""
+        sizes = [] if self.counts else [math.ceil(each.size) for each in self.extents if each.unit == STEPS]
+        self.steps = max(sizes, default=0)
+        """So many steps it lasts at least; 0 where each evaluation may be the one that matters."""
 
     def doubled(self) -> list[Extent]:
         """Twice each, for how long a reference may stay frozen; k of n counts as n samples."""
@@ -41,7 +44,8 @@ class Moment:
     def __init__(self, step: int, time: float, clock: Clock) -> None:
         self.step = step
         self.time = time
-        self.counters = (clock.counter("epoch"), clock.counter("tokens"))
+        counters = clock.counters
+        self.counters = (counters.get("epoch", math.nan), counters.get("tokens", math.nan))
 
     def since(self, unit: str, step: int, time: float, clock: Clock) -> float:
         """How much of a unit lies between (samples are counted by whoever asks)."""
@@ -103,23 +107,26 @@ class Holding:
             self.count += 1
         if span.n:
             return self.trues >= span.k
-        return all(self._reached(extent, step, time) for extent in span.extents)
+        for extent in span.extents:  # noqa: SIM110 - a generator costs more than all the rest
+            if not self._reached(extent, step, time):
+                return False
+        return True
 
     def unmoved_until(self, step: int) -> float:
         """Up to which step nothing changes as long as the condition stays as it was at this one, which is known."""
-        span = self.span
-        if span.n or self.onset is None:
+        span, onset = self.span, self.onset
+        if span.n or onset is None:
             return step if span.n else math.inf
-        steps = 0.0 if span.counts else max((each.size for each in span.extents if each.unit == STEPS), default=0.0)
-        return max(step, self.onset.step + math.ceil(steps) - 2)
+        return max(step, onset.step + span.steps - 2)
 
     def _reached(self, extent: Extent, step: int, time: float) -> bool:
         if extent.unit == SAMPLES:
             return self.count >= extent.size
         onset = self.onset
         assert onset is not None
-        passed = onset.since(extent.unit, step, time, self.clock)
-        return passed + 1 >= extent.size if extent.unit == STEPS else passed >= extent.size
+        if extent.unit == STEPS:
+            return step - onset.step + 1 >= extent.size
+        return onset.since(extent.unit, step, time, self.clock) >= extent.size
 
     def progress(self, step: int, time: float) -> str:
         """How far it is: "14 of 20 steps"."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -62,19 +63,24 @@ class Unit:
         """Evaluate it; whether it has to be looked at in the next step whatever that brings."""
         assert self._part is not None
         self._part.run(step, time)
-        return self._is_awake()
+        self._touch()
+        return not all(map(_rests, self.roots))
 
     def see(self, step: int, time: float, *said: bool) -> tuple[bool, float]:
         """Take in what each of its conditions is at a step. The same, and up to which step nothing changes as long as they
         stay so."""
+        still = math.inf
         for root, place in self._sees:
             root.see(step, time, said[place])
-        return self._is_awake(), min([root.unmoved_until(step) for root, _ in self._sees])
+            until = root.unmoved_until(step)
+            if until < still:
+                still = until
+        self._touch()
+        return still < math.inf or True in said, still
 
-    def _is_awake(self) -> bool:
+    def _touch(self) -> None:
         if self.rule.gate is not None or self.rule.is_due():
             self._touched.append(self.rule)
-        return not all(map(_rests, self.roots))
 
     def never_fires(self, glance: Glance) -> str | None:
         """When none of its conditions can be true in a whole chunk of points to come. None where that cannot be said, or

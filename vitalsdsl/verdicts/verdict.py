@@ -198,7 +198,9 @@ class Clause(Root):
 
     def unmoved_until(self, step: int) -> float:
         """Up to which step nothing changes as long as its condition stays as it was at this one."""
-        if self.latest is None or self.holding.span.n or self.clear_holding.span.n or self.waits_for_clear:
+        if self.gate is not None and not self.gate.value:
+            return math.inf
+        if self.latest is None or self.holding.span.n or self.clear_holding.span.n:
             return step
         if self.fired is None:
             return self.holding.unmoved_until(step)
@@ -271,8 +273,8 @@ class ClearWhen(Root):
                 clause.clear()
 
     def unmoved_until(self, step: int) -> float:
-        """The same: it is asked each time."""
-        return step
+        """The same, until one of them has fired."""
+        return math.inf if all(clause.fired is None for clause in self.clauses) else step
 
 
 class Gate(Root):
