@@ -33,6 +33,7 @@ MOST = 8
 class Layout:
     """Steps at which the same names are logged, in the same order."""
 
+    names: tuple[str, ...]
     written: Written
     is_stale: bool = True
     """Whether something else has come since its last step."""
@@ -55,6 +56,8 @@ class Quick:
     def layout(self, values: Mapping[str, float]) -> Layout | None:
         """How steps with these names are taken in; None where it is left to the graph."""
         names = tuple(values)
+        if self._current is not None and names == self._current.names:  # as a rule
+            return self._current
         layout = self._layouts.get(names)
         if layout is None:
             if names != self._names:
@@ -64,9 +67,8 @@ class Quick:
                 return None
             self.stand_aside()
             # Loaded only here: with it comes NumPy, and many a recorded run is over before it is worth it.
-            layout = self._layouts[names] = Layout(
-                import_module("vitalsdsl.streaming.step_writer").write(self._plan, names)
-            )
+            written = import_module("vitalsdsl.streaming.step_writer").write(self._plan, names)
+            layout = self._layouts[names] = Layout(names, written)
         if layout is not self._current:
             self.stand_aside()
             self._current = layout
