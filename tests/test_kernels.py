@@ -10,7 +10,7 @@ from unittest import mock
 
 import pytest
 
-from vitalsdsl.ground.types import TIME, Extent
+from vitalsdsl.ground.types import STEPS, TIME, Extent
 from vitalsdsl.kernels import ranked
 from vitalsdsl.kernels.pairs import Pairs
 from vitalsdsl.kernels.ranked import Ranked
@@ -61,8 +61,8 @@ def test_a_rank_or_a_number_that_is_not_there_is_an_error() -> None:
 def test_trails_on_one_ring_are_queues_of_their_own(seed: int) -> None:
     dice = random.Random(seed)
     by_step, most = seed % 2 == 0, (5, 40, 300)[seed % 3]
-    ring = Ring(by_step)
-    trails = [Trail(by_step, ring) for _ in range(4)]
+    ring = Ring(STEPS if by_step else TIME)
+    trails = [Trail(ring) for _ in range(4)]
     plain: list[deque[tuple[float, float, int]]] = [deque() for _ in trails]
     late: deque[tuple[float, float, int]] = deque()
     for i in range(1500):
@@ -87,25 +87,26 @@ def test_trails_on_one_ring_are_queues_of_their_own(seed: int) -> None:
             assert trail.oldest == (plain[n][0][0] if plain[n] else math.inf) and list(trail) == list(plain[n])
         if dice.random() < 0.01:  # one is read from where it was saved
             n = dice.randrange(3)
-            trails[n] = Trail.of(plain[n], by_step, ring)
+            trails[n].leave()
+            trails[n] = Trail.of(plain[n], ring)
             assert list(trails[n]) == list(plain[n])
-    assert len(ring.values) < 2 * 2 * most + 600
+    assert len(ring) < 2 * 2 * most + 600
 
 
 def test_the_points_of_windows_are_there_once_after_they_were_saved_as_well() -> None:
     points = [(step, step / 7, step) for step in range(900)]
     for first, second in ((100, 900), (900, 100)):
-        ring = Ring(by_step=True)
-        trails = [Trail.of(points[-count:], True, ring) for count in (first, second)]
+        ring = Ring(STEPS)
+        trails = [Trail.of(points[-count:], ring) for count in (first, second)]
         assert [list(trail) for trail in trails] == [points[-first:], points[-second:]]
         for trail in trails:
             trail.append(900, 1.0, 900)
-        assert {trail.ring for trail in trails} == {ring} and len(ring.values) == 901
+        assert {trail.ring for trail in trails} == {ring} and len(ring) == 901
 
 
 @pytest.mark.parametrize("by_step", [True, False])
 def test_a_trail_is_a_queue(by_step: bool) -> None:
-    dice, trail, plain = random.Random(7), Trail(by_step), deque()
+    dice, trail, plain = random.Random(7), Trail(Ring(STEPS if by_step else TIME)), deque()
     for i in range(6000):
         point = (i, dice.random(), i) if by_step else (i / 3, dice.random(), i - 5)
         trail.append(*point)
@@ -118,12 +119,12 @@ def test_a_trail_is_a_queue(by_step: bool) -> None:
             at = dice.randrange(-len(plain), len(plain))
             assert (trail.place(at), trail.value(at)) == plain[at][:2]
     assert list(trail) == list(plain)
-    assert isinstance(trail.ring.values, array) and len(trail.ring.values) < 2 * len(plain) + 600
+    assert len(trail.ring) < 2 * len(plain) + 600
 
 
 @pytest.mark.parametrize("by_step", [True, False])
 def test_a_trail_takes_steps_of_any_size(by_step: bool) -> None:
-    trail, steps = Trail(by_step), [3, 2**31 - 1, 2**31, 10**15]
+    trail, steps = Trail(Ring(STEPS if by_step else TIME)), [3, 2**31 - 1, 2**31, 10**15]
     for step in steps:
         trail.append(step, 0.5, step)
     assert trail.popleft() == (0.5, 3) and trail.oldest == 2**31 - 1

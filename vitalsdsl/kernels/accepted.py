@@ -13,7 +13,7 @@ from vitalsdsl.kernels.kept_in_order import KeptInOrder
 from vitalsdsl.kernels.ordered import half_deviation, middle
 from vitalsdsl.kernels.selection import Selection
 from vitalsdsl.kernels.state import State
-from vitalsdsl.kernels.trail import Trail
+from vitalsdsl.kernels.trail import Ring, Trail
 
 ENOUGH = 5
 """Of fewer points nothing is said."""
@@ -36,7 +36,7 @@ class Accepted(State):
         self.first = math.nan
         self.count = 0
         self.newest = math.nan
-        self.trail = Trail(by_step=self.unit != TIME)
+        self.trail = self._new_trail()
         self.pending: tuple[float, float] | None = None
         self.moved = 0
         """No more points than that have been let in, and no more have gone, since it was made."""
@@ -66,7 +66,7 @@ class Accepted(State):
         trail = self.trail
         self.count += 1
         self.newest = at
-        trail.append(at, value, 0 if self.unit == TIME else int(at))
+        self._append(at, value)
         gone = 0
         if self.unit == SAMPLES:
             while len(trail) > self.size:
@@ -84,9 +84,16 @@ class Accepted(State):
 
     @points.setter
     def points(self, points: deque[tuple[float, float]]) -> None:
-        self.trail = Trail(by_step=self.unit != TIME)
+        self.trail = self._new_trail()
         for at, value in points:
-            self.trail.append(at, value, 0 if self.unit == TIME else int(at))
+            self._append(at, value)
+
+    def _new_trail(self) -> Trail:
+        return Trail(Ring(TIME if self.unit == TIME else STEPS))
+
+    def _append(self, at: float, value: float) -> None:
+        """Where places are times, nobody asks for steps: points are counted there."""
+        self.trail.append(at, value, self.trail.end if self.unit == TIME else int(at))
 
     @property
     def is_known(self) -> bool:

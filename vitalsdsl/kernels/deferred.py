@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from array import array
+from collections.abc import Sequence
+from typing import ClassVar
 
 from vitalsdsl.ground.types import STEPS, Extent
 from vitalsdsl.kernels.trail import Trail
@@ -16,7 +18,11 @@ class Deferred(Window):
     list.
     """
 
+    __slots__ = ("_from", "_to")
+
     learns_at_once = False
+    looks_at_steps: ClassVar[bool] = False
+    """Whether `add` and `drop` need the steps of points: others may be given any."""
 
     def __init__(self, extent: Extent) -> None:
         super().__init__(extent)
@@ -27,7 +33,7 @@ class Deferred(Window):
     def push_finite(self, steps: array[int], values: array[float]) -> None:
         """Many finite points at once, one at least, of a window that is not one of time."""
         seen, count = self.seen, len(values)
-        places = steps if self.unit == STEPS else array("d", range(seen, seen + count))
+        places: Sequence[int] = steps if self.unit == STEPS else range(seen, seen + count)
         last: float = steps[-1] if self.unit == STEPS else seen + count - 1
         if self.first != self.first:
             self.first = steps[0] if self.unit == STEPS else seen
@@ -47,7 +53,14 @@ class Deferred(Window):
         begin, end = trail.begin, trail.end
         if self._to == end and self._from == begin:
             return
-        if self._from < trail.kept or self._to <= begin or 2 * (end - self._to) > end - begin:
+        come, gone = end - self._to, begin - self._from
+        if come <= 1 and gone <= 1 and self._from >= trail.kept and self._to > begin:  # as a rule
+            ring, told = trail.ring, self.looks_at_steps
+            if come:
+                self.add(ring.step(end - 1) if told else 0, ring.value(end - 1))
+            if gone:
+                self.drop(ring.step(begin - 1) if told else 0, ring.value(begin - 1))
+        elif self._from < trail.kept or self._to <= begin or 2 * (end - self._to) > end - begin:
             self.clear()
             self.add_all(trail)
         else:

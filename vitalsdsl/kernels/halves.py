@@ -19,6 +19,8 @@ _LARGE, _SMALLER = 1e300, 2.0**-20
 class Halves(Deferred):
     """The earlier half of a window and the later half, and half the differences of neighbours, each in order of size."""
 
+    __slots__ = ("_bound", "_differences", "_early", "_late", "_of", "_selection", "_trend")
+
     enough = 2 * _LEAST
 
     def clear(self) -> None:

@@ -19,7 +19,8 @@ class KeptInOrder:
 
     What was asked for last is kept, and mended where little has come or gone since.
 
-    >>> trail = Trail(by_step=True)
+    >>> from vitalsdsl.kernels.trail import Ring
+    >>> trail = Trail(Ring("steps"))
     >>> for step, value in enumerate([3.0, 1.0, 2.0, 7.0]):
     ...     trail.append(step, value, step)
     >>> KeptInOrder(trail).between(0, 3), KeptInOrder(trail, lambda a, b: abs(a - b)).between(0, 4)

@@ -12,7 +12,10 @@ from vitalsdsl.kernels.exact import Grid, ratio, root
 class Line(Deferred):
     """The sums of s, s², x, s·x and x² as whole numbers, s being a point's step, so that slope and scatter are exact."""
 
+    __slots__ = ("_grid", "_products", "_squares", "_steps", "_steps_squared", "_values")
+
     enough = 3
+    looks_at_steps = True
 
     def __init__(self, extent: Extent) -> None:
         self._grid = Grid(self._widened)

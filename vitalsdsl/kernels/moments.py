@@ -16,6 +16,8 @@ _MANY = 64
 class Moments(Deferred):
     """The sums of x and of x² as whole numbers: adding and taking away are exact, and each answer is rounded once."""
 
+    __slots__ = ("_grid", "_squares", "_sum")
+
     enough = 2
 
     def __init__(self, extent: Extent) -> None:

@@ -18,6 +18,8 @@ from vitalsdsl.kernels.window import Window
 class Ordered(Deferred):
     """The points in order of size, ±inf among them."""
 
+    __slots__ = ("_sorted",)
+
     with_infinite = True
 
     def in_order(self) -> Sequence[float]:
@@ -56,6 +58,8 @@ class Ordered(Deferred):
 
 class Spread(Ordered):
     """The finite points in order of size."""
+
+    __slots__ = ("_selection",)
 
     with_infinite = False
     enough = 5

@@ -16,6 +16,8 @@ class Preceding(Spread):
     It changes only when a point comes, so its answer stays until the next one.
     """
 
+    __slots__ = ("_score", "newest", "place", "waiting")
+
     remembered = (*Spread.remembered, "place", "newest", "waiting")
 
     def __init__(self, extent: Extent) -> None:

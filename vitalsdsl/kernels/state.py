@@ -18,6 +18,8 @@ class State:
     `remembered` names what has to be saved; the rest is derived from it in `restored`.
     """
 
+    __slots__ = ()
+
     takes_unknown: ClassVar[bool] = False
     remembered: ClassVar[tuple[str, ...]] = ()
     quicker: ClassVar[Mapping[str, str]] = {}

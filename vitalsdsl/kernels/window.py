@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Iterable, Mapping
 from typing import ClassVar
 
-from vitalsdsl.ground.types import SAMPLES, STEPS, Extent, Reason
+from vitalsdsl.ground.types import SAMPLES, STEPS, TIME, Extent, Reason
 from vitalsdsl.kernels.state import State
 from vitalsdsl.kernels.trail import Ring, Trail
 
@@ -19,6 +19,8 @@ class Window(State):
     included. It is warm once its span has been lived since the stream's first point, or once it holds W samples.
     Subclasses say what is learnt from a usable point (`add`) and forgotten with it (`drop`); points go in order.
     """
+
+    __slots__ = ("first", "seen", "size", "trail", "unit", "usable")
 
     remembered: ClassVar[tuple[str, ...]] = ("first", "seen", "points")
     quicker: ClassVar[Mapping[str, str]] = {"points": "trail"}
@@ -37,18 +39,19 @@ class Window(State):
         self.first = math.nan
         self.seen = 0
         self.usable = 0
-        self.ring: Ring | None = None
-        """Where its points stand together with those of other windows over its stream."""
-        self.trail = self._new_trail()
+        self.trail = Trail(Ring(extent.unit))
+        """Its points, which stand together with those of other windows over its stream."""
 
     def share(self, ring: Ring) -> None:
         """Keep its points there, before any has come."""
-        self.ring = ring
-        self.trail = self._new_trail()
+        self.trail = Trail(ring)
         self.clear()
 
-    def _new_trail(self, points: Iterable[tuple[float, float, int]] = ()) -> Trail:
-        return Trail.of(points, self.unit == STEPS, self.ring)
+    def _begin_again(self, points: Iterable[tuple[float, float, int]] = ()) -> None:
+        """On the same ring, with these points alone."""
+        ring = self.trail.ring
+        self.trail.leave()
+        self.trail = Trail.of(points, ring)
 
     def add(self, step: int, value: float) -> None:
         raise NotImplementedError
@@ -102,7 +105,8 @@ class Window(State):
         return Reason.TOO_FEW if self.usable < self.enough else Reason.UNDEFINED
 
     def restored(self) -> None:
-        points, self.trail, self.usable = self.trail, self._new_trail(), 0
+        points, self.usable = list(self.trail), 0
+        self._begin_again()
         self.clear()
         for at, value, step in points:
             self.trail.append(at, value, step)
@@ -116,7 +120,8 @@ class Window(State):
 
     @points.setter
     def points(self, points: deque[tuple[float, float, int]]) -> None:
-        self.trail = self._new_trail(points)
+        whole = self.unit != TIME
+        self._begin_again((int(place), value, step) if whole else (place, value, step) for place, value, step in points)
 
     def clear(self) -> None:
         """Forget everything learnt by `add`."""

@@ -7,7 +7,7 @@ import math
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from vitalsdsl.ground.types import SAMPLES, STEPS
+from vitalsdsl.ground.types import SAMPLES
 from vitalsdsl.kernels import lag
 from vitalsdsl.kernels.state import State
 from vitalsdsl.kernels.trail import Ring
@@ -85,7 +85,7 @@ def subscribe(
     push = push or state.push
     stream = stream_of(compiler, source)
     if isinstance(state, Window) and state.shares:
-        state.share(compiler.graph.rings.setdefault((stream, state.unit), Ring(state.unit == STEPS)))
+        state.share(compiler.graph.rings.setdefault((stream, state.unit), Ring(state.unit)))
     if isinstance(stream, nd.MetricNode):
         stream.subscribers.append(push)
     else:
