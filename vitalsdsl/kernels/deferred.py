@@ -3,10 +3,25 @@
 from __future__ import annotations
 
 from array import array
+from dataclasses import dataclass
+from typing import Any
 
 from vitalsdsl.ground.types import STEPS, Extent
 from vitalsdsl.kernels.trail import Trail
 from vitalsdsl.kernels.window import Window
+
+
+@dataclass(frozen=True)
+class Points:
+    """Points one after another: the steps and values of the usable ones and, where some are not, their `numbers` among all;
+    how many there are, and the steps of the first and the last."""
+
+    steps: array[int]
+    values: array[float]
+    numbers: list[int] | None
+    count: int
+    first: int
+    last: int
 
 
 class Deferred(Window):
@@ -24,16 +39,23 @@ class Deferred(Window):
         """Of which points it has learnt, by their numbers on the trail."""
         self.clear()
 
-    def push_finite(self, steps: array[int], values: array[float]) -> None:
-        """Many finite points at once, one at least, of a window that is not one of time."""
-        seen, count = self.seen, len(values)
-        places = steps if self.unit == STEPS else array("d", range(seen, seen + count))
-        last: float = steps[-1] if self.unit == STEPS else seen + count - 1
+    def push_many(self, points: Points) -> None:
+        """Many points at once, of a window that is not one of time."""
+        seen, count = self.seen, points.count
+        places: array[Any]
+        if self.unit == STEPS:
+            places, first, last = points.steps, points.first, points.last
+        else:
+            places = array("d", range(seen, seen + count))
+            if points.numbers is not None:
+                places = array("d", map(places.__getitem__, points.numbers))
+            first, last = seen, seen + count - 1
         if self.first != self.first:
-            self.first = steps[0] if self.unit == STEPS else seen
+            self.first = first
         self.seen += count
-        self.usable += count
-        self.trail.extend(places, values, steps)
+        if points.values:
+            self.usable += len(points.values)
+            self.trail.extend(places, points.values, points.steps)
         bound = last - self.size
         if self.trail.oldest <= bound:
             self._forget(bound)
