@@ -4,11 +4,25 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import ClassVar
 
 from vitalsdsl.ground.types import STEPS, Extent
 from vitalsdsl.kernels.trail import Trail
 from vitalsdsl.kernels.window import Window
+
+
+@dataclass(frozen=True)
+class Points:
+    """Points one after another: the steps and values of the usable ones and, where some are not, their `numbers` among all;
+    how many there are, and the steps of the first and the last."""
+
+    steps: array[int]
+    values: array[float]
+    numbers: list[int] | None
+    count: int
+    first: int
+    last: int
 
 
 class Deferred(Window):
@@ -30,16 +44,22 @@ class Deferred(Window):
         """Of which points it has learnt, by their numbers on the trail."""
         self.clear()
 
-    def push_finite(self, steps: array[int], values: array[float]) -> None:
-        """Many finite points at once, one at least, of a window that is not one of time."""
-        seen, count = self.seen, len(values)
-        places: Sequence[int] = steps if self.unit == STEPS else range(seen, seen + count)
-        last: float = steps[-1] if self.unit == STEPS else seen + count - 1
+    def push_many(self, points: Points) -> None:
+        """Many points at once, of a window that is not one of time."""
+        seen, count = self.seen, points.count
+        places: Sequence[int]
+        if self.unit == STEPS:
+            places, first, last = points.steps, points.first, points.last
+        else:
+            numbers = range(count) if points.numbers is None else points.numbers
+            places = [seen + number for number in numbers]
+            first, last = seen, seen + count - 1
         if self.first != self.first:
-            self.first = steps[0] if self.unit == STEPS else seen
+            self.first = first
         self.seen += count
-        self.usable += count
-        self.trail.extend(places, values, steps)
+        if points.values:
+            self.usable += len(points.values)
+            self.trail.extend(places, points.values, points.steps)
         bound = last - self.size
         if self.trail.oldest <= bound:
             self._forget(bound)

@@ -52,7 +52,11 @@ class InWindow:
     @property
     def in_rows(self) -> list[str]:
         """The columns that the rows of a block have for it."""
-        return self.columns
+        return sorted(self.columns)
+
+    @property
+    def has_sums(self) -> bool:
+        return "older" in self.columns
 
     @property
     def standing(self) -> list[str]:
@@ -82,6 +86,21 @@ class InWindow:
         self.lines.setdefault(name, code)
         return name
 
+    def held(self) -> str:
+        """How many points it holds where some are missing."""
+        return f"held__{self.stream}_{self.number} - missing__{self.stream}"
+
+    def counted(self) -> list[str]:
+        """The lines that share among so many points."""
+        held, none = f"held__{self.stream}_{self.number}", [self._share, self._spare, *map(self._column, self.in_rows)]
+        return [
+            f"{held} = {self.held()}",
+            f"if {held} > 1:",
+            f"    {self._share}, {self._spare} = 1.0 / {held}, 1.0 / ({held} - 1)",
+            "else:",
+            f"    {' = '.join(none)} = nan",
+        ]
+
     def _total(self) -> str:
         return self._line("total", f"{self._column('older')} + sum__{self.stream}")
 
@@ -89,7 +108,12 @@ class InWindow:
         x = self.stream
         code = self._line("mean", f"{self._total()} * {self._share} + pivot__{x}")
         low, high = self._totals()
-        between = self._between("mean", f"{low} * {self._share} + pivot__{x}", f"{high} * {self._share} + pivot__{x}")
+        fewest, most = f"to_{self._share}", f"from_{self._share}"  # of fewer points the share of one is greater
+        between = self._between(
+            "mean",
+            f"{low} * ({most} if {low} > 0.0 else {fewest}) + pivot__{x}",
+            f"{high} * ({fewest} if {high} > 0.0 else {most}) + pivot__{x}",
+        )
         return Piece(code, f"size__{x}", f"off_mean__{x}", unknown=(self.young,), range=between)
 
     def var(self) -> Piece:
@@ -120,8 +144,10 @@ class InWindow:
 
     @property
     def ends(self) -> list[str]:
-        """Between what its columns lie in a chunk of points to come."""
-        return [end for column in self.in_rows for end in self._ends(column)]
+        """Between what its columns lie in a chunk of points to come, and the shares of its points."""
+        shares = [self._share, self._spare] if self.has_sums else []
+        columns = [end for column in self.in_rows for end in self._ends(column)]
+        return [*columns, *(f"{end}_{share}" for share in shares for end in ("from", "to"))]
 
     def _ends(self, column: str) -> tuple[str, str]:
         return f"from_{column}__{self.stream}_{self.number}", f"to_{column}__{self.stream}_{self.number}"
@@ -144,8 +170,8 @@ class InWindow:
         )
         return self._between(
             "var",
-            f"({from_} + squares__{x} - {farthest} * {self._share}) * {self._spare}",
-            f"({to} + squares__{x} + spread__{x} - {nearest} * {self._share}) * {self._spare}",
+            f"({from_} + squares__{x} - {farthest} * to_{self._share}) * from_{self._spare}",
+            f"({to} + squares__{x} + spread__{x} - {nearest} * from_{self._share}) * to_{self._spare}",
         )
 
     def quantile(self, above: int, below: int) -> Piece | None:
@@ -188,6 +214,10 @@ class InShortWindow(InWindow):
         """The names of what is to come, one list a column: they are empty where a block of it ends."""
         return [f"coming_{column}__{self.stream}_{self.number}" for column in self.columns]
 
+    def held(self) -> str:
+        x, count = self.stream, self._count
+        return f"{count} - len(missed__{x}) + bisect_left(missed__{x}, len(lately__{x}) - {count})"
+
     def begin(self) -> list[str]:
         """The lines that begin a block of it, the newest point having been taken in."""
         own = f"__{self.stream}_{self.number}"
@@ -199,8 +229,8 @@ class InShortWindow(InWindow):
             "older": [f"coming_older{own} = [0.0, *accumulate({away})]", f"sum{own} = 0.0"],
             "squares": [f"back = {away}", f"coming_squares{own} = [0.0, *accumulate(map(mul, back, back))]",
                         f"squares_new{own} = 0.0"],
-            "low": [f"coming_low{own} = [inf, *accumulate({raw}, min)]", f"least_new{own} = inf"],
-            "high": [f"coming_high{own} = [-inf, *accumulate({raw}, max)]", f"greatest_new{own} = -inf"],
+            "low": [f"coming_low{own} = [*accumulate({raw}, min, initial=inf)]", f"least_new{own} = inf"],
+            "high": [f"coming_high{own} = [*accumulate({raw}, max, initial=-inf)]", f"greatest_new{own} = -inf"],
         }  # fmt: skip
         return [line for column in self.columns for line in begun[column]]
 
@@ -242,7 +272,10 @@ class InShortWindow(InWindow):
     def quantile(self, above: int, below: int) -> Piece | None:
         if (above, below) != (1, 2) or self.size > FEW:
             return None
-        ordered, count = self._line("ordered", f"sorted(lately__{self.stream}[-{self._count}:])"), self._count
+        part = f"lately__{self.stream}[-{self._count}:]"
+        known = f"sorted(each for each in {part} if each == each) or [nan]"
+        ordered = self._line("ordered", f"sorted({part}) if counts__{self.stream} is None else {known}")
+        count = f"len({ordered})"
         return self._if_known("median", f"{ordered}[{count} // 2] / 2 + {ordered}[({count} - 1) // 2] / 2")
 
     def _if_known(self, name: str, code: str) -> Piece:

@@ -35,7 +35,7 @@ class Calm:
         n = self.number
         within = [f"lowest__{stream.name} <= {stream.name} <= highest__{stream.name}" for stream in self.streams]
         behind = [
-            f"sum__{x}, squares__{x}, low__{x}, high__{x}, rows__{x} = "
+            f"sum__{x}, squares__{x}, low__{x}, high__{x}, rows__{x}, counts__{x} = "
             f"resume__{x}(sum__{x}, squares__{x}, low__{x}, high__{x})"
             for x in (stream.name for stream in self.streams)
         ]
@@ -53,7 +53,9 @@ class Calm:
         lines = []
         for stream in self.streams:
             ends = [end for window in stream.windows.values() for end in window.ends]
-            lines.append(f"{', '.join([f'more__{stream.name}', *ends])}, = outlook__{stream.name}()")
+            lines.append(
+                f"{', '.join([f'more__{stream.name}', *ends])}, = outlook__{stream.name}(missing__{stream.name})"
+            )
         more = f"more__{names[0]}" if len(names) == 1 else f"min({', '.join(f'more__{name}' for name in names)})"
         lines += [f"more = {more}", f"again_{n} = step + (more or 1) * stride"]
         then = []

@@ -32,7 +32,7 @@ ROUNDED = "9e-16"
 
 RESERVED = frozenset(
     """
-    abs accumulate any away back before bounded bring_up changed counters down due inf map max min more mul nan next restart row sorted
+    abs accumulate any away back before bisect_left bounded bring_up changed counters down due each inf len map max min more mul nan next restart row sorted
     sqrt stale step stride sum time touched up was_young watch
     """.split()
 )
@@ -101,7 +101,9 @@ class Stream:
 
     def piece(self) -> Piece:
         if self.is_ahead:
-            return Piece(self.name, f"size__{self.name}", range=(f"lowest__{self.name}", f"highest__{self.name}"))
+            return Piece(
+                self.name, f"size__{self.name}", is_plain=True, range=(f"lowest__{self.name}", f"highest__{self.name}")
+            )
         return Piece(self.name, f"abs({self.name})", stands=False, is_plain=True)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from vitalsdsl.kernels.ahead import NAMES
+from vitalsdsl.kernels.ahead import NAMES, SUMS
 from vitalsdsl.kernels.pieces import InShortWindow
 from vitalsdsl.streaming.glance import Glance, Stream
 
@@ -16,24 +16,38 @@ def block(stream: Stream, glance: Glance, quiet: Sequence[str | None]) -> list[s
     young = [window.young for window in stream.windows.values()]
     units = [f"awake_{n}" for n, test in enumerate(quiet) if test and any(each in test for each in young)]
     wakes = if_(f"was_young != ({', '.join(young)},)", f"{' = '.join(units)} = True") if units else []
-    begun = ", ".join([*(f"{each}__{name}" for each in NAMES), *stands, f"rows__{name}"])
+    sums = [f"{each}__{name}" for each in (*SUMS, "missing", "rows", "counts")]
+    begun = ", ".join([*(f"{each}__{name}" for each in NAMES), *stands, *sums])
     short = [each for window in stream.windows.values() if isinstance(window, InShortWindow) for each in window.lists]
+    away = f"away = {name} - pivot__{name}"
     lines = [
         f"row = None if restart else next(rows__{name}, None)",
         *if_(
             f"row is None or not floor__{name} <= {name} <= ceiling__{name}",
-            *([f"was_young = {', '.join(young)},"] if units else []),
-            f"{begun} = renew__{name}(step, {name}, stride)",
-            f"row = next(rows__{name})",
-            f"sum__{name} = squares__{name} = 0.0",
-            f"low__{name}, high__{name} = inf, -inf",
-            *(f"{each} = None" for each in short),
-            *wakes,
-            *(f"{near} = {code}" for near, (code, streams) in glance.nears.items() if name in streams),
+            *if_(
+                f"row is None or {name} - {name} == 0.0",
+                *([f"was_young = {', '.join(young)},"] if units else []),
+                f"{begun} = renew__{name}(step, {name}, stride)",
+                f"row = next(rows__{name})",
+                *(f"{each} = None" for each in short),
+                *wakes,
+                *(f"{near} = {code}" for near, (code, streams) in glance.nears.items() if name in streams),
+            ),
+            *if_(
+                f"{name} - {name} == 0.0",
+                away,
+                otherwise=[
+                    "away = 0.0",
+                    f"missing__{name} += 1",
+                    *([f"missed__{name}.append(len(lately__{name}))"] if short else []),
+                    *if_(f"counts__{name} is None", f"counts__{name} = recount__{name}()"),
+                ],
+            ),
+            otherwise=[away],
         ),
         f"keep__{name}({name})",
     ]
-    return [*lines, *_taken(stream), *_short(stream), *(
+    return [*lines, *_taken(stream), *_short(stream), *_counted(stream), *(
         f"{each} = {code}" for window in stream.windows.values() for each, code in window.lines.items()
     )]  # fmt: skip
 
@@ -44,8 +58,6 @@ def _taken(stream: Stream) -> list[str]:
     windows = list(stream.windows.values())
     asked = {column for window in windows for column in window.in_rows}
     lines = []
-    if {"older", "squares"} & {column for window in windows for column in window.columns}:
-        lines.append(f"away = {name} - pivot__{name}")
     if "older" in asked:
         lines.append(f"sum__{name} += away")
     if "squares" in asked:
@@ -56,6 +68,15 @@ def _taken(stream: Stream) -> list[str]:
         lines += if_(f"{name} < low__{name}", f"low__{name} = {name}")
     columns = [f"{each}__{name}_{window.number}" for window in windows for each in window.in_rows]
     return [*lines, f"{', '.join(columns)}, = row"] if columns else lines
+
+
+def _counted(stream: Stream) -> list[str]:
+    """How many points the windows hold, where some are missing."""
+    name, windows = stream.name, list(stream.windows.values())
+    held = [f"held__{name}_{window.number}" for window in windows if window.in_rows]
+    lines = [f"{', '.join(held)}, = next(counts__{name})"] if held else []
+    lines += [line for window in windows if window.columns or window.lines for line in window.counted()]
+    return if_(f"counts__{name} is not None", *lines) if lines else []
 
 
 def _short(stream: Stream) -> list[str]:
@@ -73,6 +94,7 @@ def _short(stream: Stream) -> list[str]:
     return lines
 
 
-def if_(condition: str, *then: str, word: str = "if") -> list[str]:
-    """A condition, and what follows from it."""
-    return [f"{word} {condition}".rstrip() + ":", *(f"    {line}" for line in then)]
+def if_(condition: str, *then: str, word: str = "if", otherwise: Sequence[str] = ()) -> list[str]:
+    """A condition, and what follows from it, or from its contrary."""
+    lines = [f"{word} {condition}".rstrip() + ":", *(f"    {line}" for line in then)]
+    return [*lines, "else:", *(f"    {line}" for line in otherwise)] if otherwise else lines

@@ -10,12 +10,13 @@ import itertools
 import linecache
 import math
 import operator
+from bisect import bisect_left
 from collections.abc import Callable, Collection, Generator, Sequence
 from dataclasses import dataclass
 from types import CodeType
 from typing import Any
 
-from vitalsdsl.kernels.ahead import NAMES, Ahead
+from vitalsdsl.kernels.ahead import NAMES, SUMS, Ahead
 from vitalsdsl.kernels.bracket import Bracket
 from vitalsdsl.kernels.state import State
 from vitalsdsl.nodes import base as nd
@@ -53,6 +54,7 @@ _TOOLS = {
     "sqrt": math.sqrt,
     "mul": operator.mul,
     "accumulate": itertools.accumulate,
+    "bisect_left": bisect_left,
     "nan": math.nan,
     "inf": math.inf,
 }
@@ -149,6 +151,8 @@ class _Writer:
             self._bind(f"renew__{stream.name}", ahead.renew)
             self._bind(f"lately__{stream.name}", ahead.lately)
             self._bind(f"lately_away__{stream.name}", ahead.lately_away)
+            self._bind(f"missed__{stream.name}", ahead.missed)
+            self._bind(f"recount__{stream.name}", ahead.missing)
             self._bind(f"outlook__{stream.name}", ahead.outlook)
             self._bind(f"resume__{stream.name}", ahead.resume)
 
@@ -282,7 +286,7 @@ class _Writer:
         ahead = [stream for stream in self._streams.values() if stream.is_ahead]
         awake = [*rules.awake, *(f"awake__{stream.name}" for stream in self._streams.values())]
         start = [f"{each}__{stream.name}" for stream in ahead for each in NAMES]
-        start += [f"rows__{stream.name}" for stream in ahead]
+        start += [f"{each}__{stream.name}" for stream in ahead for each in (*SUMS, "rows", "counts")]
         start += [each for stream in ahead for window in stream.windows.values() for each in window.standing]
         stands = [f"stands_{n + 1}" for n in range(references)]
         lines = [
