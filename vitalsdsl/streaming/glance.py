@@ -19,7 +19,7 @@ from vitalsdsl.kernels.deferred import Deferred
 from vitalsdsl.kernels.pieces import InReference, InWindow, Piece, in_window
 from vitalsdsl.nodes import base as nd
 from vitalsdsl.nodes import operations as op
-from vitalsdsl.nodes.signals import Root
+from vitalsdsl.nodes.signals import Feed, Push, Root
 from vitalsdsl.ops.abs import Abs
 from vitalsdsl.ops.base import Windowed
 from vitalsdsl.ops.greatest import Greatest
@@ -32,14 +32,14 @@ ROUNDED = "9e-16"
 
 RESERVED = frozenset(
     """
-    abs accumulate any away back before bisect_left bounded bring_up changed counters down due each inf len map max min more mul nan next restart row sorted
-    sqrt stale step stride sum time touched up was_young watch
+    abs accumulate any away back before bisect_left bounded bring_up changed counters down due each inf iter len map max min more mul nan next restart row
+    sorted sqrt stale step stride sum time touched up was_young watch
     """.split()
 )
 """Words that generated code uses itself."""
 
 NUMBERED = re.compile(
-    r"(again|awake|calm|close|gate|hand_over|inside|is|lapsed|leaf|look|near|noise|off_noise|off_usual|reference|renew|rule|run|see|stands|still|tell|unit|usual|was)(_\d+)*"
+    r"(again|awake|calm|close|feed|gate|hand_over|inside|is|lapsed|leaf|look|near|noise|off_noise|off_usual|reference|renew|rule|run|see|source|stands|still|tell|unit|usual|was)(_\d+)*"
 )
 """Those that it numbers."""
 
@@ -91,10 +91,11 @@ class Names:
 
 @dataclass
 class Stream:
-    """A metric that has a point at the step, as generated code has it: its name there, and the windows over it."""
+    """A metric that has a point at the step, or a feed that is evaluated, as generated code has it: its name there, and the
+    windows over it."""
 
     name: str
-    node: nd.MetricNode
+    node: nd.MetricNode | Feed
     is_ahead: bool = False
     """Whether it is a number whose windows are prepared ahead."""
     windows: dict[Deferred, InWindow] = field(default_factory=dict)
@@ -161,7 +162,9 @@ class Glance:
         if left.error != "0.0" or right.error != "0.0":
             near = self._near(left, right)
             if not (left.stands and right.stands):
-                false = true = ">"  # an error without bound is not surely less than a distance without one
+                # An error without bound is not surely less than a distance without one; and what has grown too large for a
+                # float is unknown.
+                above, below, false, true = f"inf > {above}", f"inf > {below}", ">", ">"
         false, true = f"{below} {false} {near}", f"{above} {true} {near}"
         unknown = list(dict.fromkeys([*left.unknown, *right.unknown]))
         unknown += [
@@ -348,9 +351,14 @@ _ELEMENTWISE: dict[Callable[..., float], Callable[[Sequence[Piece]], Piece]] = {
 }
 
 
-def ahead_of(metric: nd.MetricNode) -> list[Deferred]:
-    """The windows of a metric that can be prepared ahead, and may be handed their points late."""
-    states = [getattr(push, "__self__", None) for push in metric.subscribers]
+def subscribers(node: nd.MetricNode | Feed) -> list[Push]:
+    """Who is handed the points of a metric, or those of a feed's evaluations that are known."""
+    return node.subscribers if isinstance(node, nd.MetricNode) else node.known
+
+
+def ahead_of(node: nd.MetricNode | Feed) -> list[Deferred]:
+    """The windows of a metric or a feed that can be prepared ahead, and may be handed their points late."""
+    states = [getattr(push, "__self__", None) for push in subscribers(node)]
     return [
         state
         for state in states

@@ -20,12 +20,12 @@ from vitalsdsl.kernels.ahead import NAMES, SUMS, Ahead
 from vitalsdsl.kernels.bracket import Bracket
 from vitalsdsl.kernels.state import State
 from vitalsdsl.nodes import base as nd
-from vitalsdsl.nodes.signals import Root
+from vitalsdsl.nodes.signals import Feed, Let, Root
 from vitalsdsl.planning.plan import Plan
 from vitalsdsl.streaming.calm import Calm, calm_streams
 from vitalsdsl.streaming.evidence import Evidence
 from vitalsdsl.streaming.followers import Onlookers, Unit, sorted_out
-from vitalsdsl.streaming.glance import Glance, Names, Stream, ahead_of
+from vitalsdsl.streaming.glance import Glance, Names, Stream, ahead_of, subscribers
 from vitalsdsl.streaming.intake_writer import block, if_
 from vitalsdsl.streaming.part import Answer, Part, below, names_only, read_ahead
 from vitalsdsl.streaming.rule_writer import RuleWriter
@@ -81,9 +81,12 @@ class _Writer:
         self._calm: list[Calm] = []
         for name in logged:
             self._take(name)
-        fresh = frozenset(stream.node.name for stream in self._streams.values())
+        fresh = frozenset(metric.name for metric in self._streams if isinstance(metric, nd.MetricNode))
         self._due = plan.graph.due(fresh)
         self._lets = names_only(plan.graph.order) & set(self._due)
+        for node in self._due:
+            if isinstance(node, Feed) and type(node) in (Feed, Let) and node not in self._lets and ahead_of(node):
+                self._streams[node] = Stream(self._names.new(node.text), node)
 
     def _take(self, name: str) -> None:
         local = self._names.new(name)
@@ -103,6 +106,8 @@ class _Writer:
     def written(self) -> Written:
         roots = sorted_out(self._plan.rules, self._due, self._streams, self._lets, self._touched)
         units, onlookers = roots.units, roots.onlookers
+        metrics = [node for node in self._streams if isinstance(node, nd.MetricNode)]
+        self._streams = {node: one for node, one in self._streams.items() if one.is_ahead or node in metrics}
         self._prepare()
         needed = {inner for root in roots.others for child in root.inputs for inner in below(child, self._lets)}
         given = [node for node in self._due if node in needed or node in roots.others]
@@ -115,7 +120,7 @@ class _Writer:
             unit.prepare(self._below(unit.conditions, given), self._aheads)
         below_onlookers = [inner for each in onlookers for inner in below(each.condition, self._lets)]
         self._calm = calm_streams(
-            self._streams.values(),
+            [self._streams[metric] for metric in metrics],
             units,
             [unit.never_fires(glance) if unit.quiet else None for unit in units],
             [*given, *roots.others, *below_onlookers, *self._below(self._lets, ())],
@@ -126,7 +131,7 @@ class _Writer:
         body = [
             *self._intake(units, rules, glance),
             *references,
-            *self._given(given, onlookers, rules, glance),
+            *self._given(given, units, onlookers, rules, glance),
             *self._tests(units, rules),
             *self._close(given),
         ]
@@ -166,7 +171,9 @@ class _Writer:
         lines = list(self._also)
         quiet = [unit.quiet for unit in units]
         together = {stream.name: calm for calm in self._calm for stream in calm.streams}
-        for stream in self._streams.values():
+        for node, stream in self._streams.items():
+            if not isinstance(node, nd.MetricNode):
+                continue
             calm = together.get(stream.name)
             if calm is None:
                 lines += self._taken(stream, quiet, glance)
@@ -178,7 +185,7 @@ class _Writer:
         """A point goes to everything that remembers it."""
         name = stream.name
         lines = [
-            f"# {stream.node.name}",
+            f"# {stream.node.text}",
             *(block(stream, glance, quiet) if stream.is_ahead else ()),
             *self._noted(stream),
         ]
@@ -190,13 +197,15 @@ class _Writer:
 
     def _guarded(self, stream: Stream) -> RuleState | None:
         """The built-in rule on a metric, if it has one."""
-        guards = {rule.guard.metric: rule for rule in self._plan.rules if rule.guard is not None}
+        guards: dict[nd.Node, RuleState] = {
+            rule.guard.metric: rule for rule in self._plan.rules if rule.guard is not None
+        }
         return guards.get(stream.node)
 
     def _noted(self, stream: Stream) -> list[str]:
         """A point becomes its metric's newest, and goes to what is not prepared ahead."""
         name, node = stream.name, self._bind(f"node__{stream.name}", stream.node)
-        pushes = [push for push in stream.node.subscribers if getattr(push, "__self__", None) not in self._aheads]
+        pushes = [push for push in subscribers(stream.node) if getattr(push, "__self__", None) not in self._aheads]
         return [
             f"{node}.step = {node}.own_step = step",
             f"{node}.time = time",
@@ -231,13 +240,16 @@ class _Writer:
     # ---------------------------------------------------------------- what is evaluated
 
     def _given(
-        self, given: Collection[nd.Node], onlookers: Sequence[Onlookers], rules: RuleWriter, glance: Glance
+        self,
+        given: Collection[nd.Node],
+        units: Sequence[Unit],
+        onlookers: Sequence[Onlookers],
+        rules: RuleWriter,
+        glance: Glance,
     ) -> list[str]:
         """What is evaluated at each step, in order, and who looks at a condition of which it can be said what it is."""
-        lines = [
-            f"{self._bind(f'hand_over_{n}', ahead.hand_over)}()"
-            for n, ahead in enumerate(read_ahead(given, self._aheads))
-        ]
+        lines: list[str] = []
+        handed_over: set[Ahead] = set()
         for node, name in glance.answers.items():
             self._bind(name, Answer(node, self._below([node], given), self._aheads).at)
         due = set(self._due)
@@ -246,12 +258,48 @@ class _Writer:
         given = set(given)
         for n, node in enumerate(self._due):
             if node in given:
-                lines.append(f"{self._bind(f'run_{n}', node.run)}(step, time)")
+                for ahead in read_ahead([node], self._aheads):
+                    if ahead not in handed_over:
+                        lines.append(f"{self._bind(f'hand_over_{n}', ahead.hand_over)}()")
+                        handed_over.add(ahead)
+                stream = self._streams.get(node)
+                if stream is None:
+                    lines.append(f"{self._bind(f'run_{n}', node.run)}(step, time)")
+                else:
+                    lines += self._fed(n, stream, [unit.quiet for unit in units], glance)
             elif node in looking:
                 lines += rules.tell(n, looking[node])
             if node in glance.leaves:
                 lines.append(self._leaf(node, glance))
         return lines
+
+    def _fed(self, n: int, stream: Stream, quiet: Sequence[str | None], glance: Glance) -> list[str]:
+        """The point of a feed, if it has one, goes to everything that remembers it. If it has none, or its first, nothing that
+        was prepared stands."""
+        feed, name = stream.node, stream.name
+        assert isinstance(feed, Feed)
+        own, source = self._bind(f"feed_{n}", feed), self._bind(f"source_{n}", feed.source)
+        others = [push for push in subscribers(feed) if getattr(push, "__self__", None) not in self._aheads]
+        prepared = [line for window in stream.windows.values() for line in (*window.lines, *window.settled)]
+        return [
+            f"# {feed.text}",
+            f"{name} = {own}.value = {source}.value",
+            *if_(
+                f"{name} == {name} and {own}.step is not None",
+                *(
+                    f"{self._bind(f'tell_{n}_{k}', push)}(step, time, {name})"
+                    for k, push in enumerate(feed.unknown_too)
+                ),
+                f"{own}.step, {own}.time = step, time",
+                *block(stream, glance, quiet),
+                *(f"{self._bind(f'push__{name}_{k}', push)}(step, time, {name})" for k, push in enumerate(others)),
+                otherwise=[
+                    f"{self._bind(f'run_{n}', feed.run)}(step, time)",
+                    f"rows__{name} = iter(())",
+                    f"{' = '.join(prepared)} = nan",
+                ],
+            ),
+        ]
 
     def _leaf(self, leaf: nd.Node, glance: Glance) -> str:
         name = glance.leaves[leaf]
