@@ -319,6 +319,7 @@ class _Writer:
         rule = unit.rule
         lines = [f"# {rule.name}" if rule.member is None else f"# {rule.name}: {rule.member}"]
         run = self._bind(f"unit_{n}", unit.run)
+        self._bind(f"restless_{n}", unit.is_restless)
         if test is None:
             return [*lines, f"{run}(step, time)"]
         lines += self._worked_out(test, glance)
@@ -351,14 +352,15 @@ class _Writer:
 
     def _function(self, body: Sequence[str], units: int, references: int) -> str:
         ahead = [stream for stream in self._streams.values() if stream.is_ahead]
-        awake = [f"awake_{n}" for n in range(units)] + [f"awake__{stream.name}" for stream in self._streams.values()]
+        awake = [f"awake__{stream.name}" for stream in self._streams.values()]
         awake += self._gates  # neither what a gate says, so that it is looked at
+        restless = [f"awake_{n} = restless_{n}()" for n in range(units)]
         start = [f"{each}__{stream.name}" for stream in ahead for each in NAMES]
         start += [f"{each}__{stream.name}" for stream in ahead for each in (*SUMS, "rows", "counts")]
         start += [each for stream in ahead for window in stream.windows.values() for each in window.standing]
         stands = [f"stands_{n + 1}" for n in range(references)]
         lines = [
-            "before, due, stride = -1, None, 1",
+            "before, due, stride, odd = -1, None, 1, -1",
             *([f"{' = '.join(start)} = nan"] if start else []),
             *([f"{' = '.join(stands)} = -1"] if stands else []),
             *(f"calm_{n}, again_{n}, lapsed_{n} = -1, -1, False" for n in (calm.number for calm in self._calm)),
@@ -368,8 +370,10 @@ class _Writer:
             "    changed = None",
             "    restart = stale or step != due",
             "    if restart and not stale:",
-            "        stride = step - before",
-            *(["    if stale:", f"        {' = '.join(awake)} = True"] if awake else []),
+            "        if odd == before or (step - before) % stride:  # else some steps are only missing",
+            "            stride = step - before",
+            "        odd = step",
+            *([f"    {line}" for line in if_("stale", f"{' = '.join(awake)} = True", *restless)] if awake else []),
             "    before, due = step, step + stride",
             *(f"    {line}" for line in body),
         ]

@@ -41,6 +41,10 @@ class Unit:
         assert self._part is not None
         self._touched.append(self.rule)
         self._part.run(step, time)
+        return self.is_restless()
+
+    def is_restless(self) -> bool:
+        """Whether it has to be evaluated at the next step whatever that brings."""
         return not all(map(_rests, self.roots))
 
     def surely_quiet(self, glance: Glance) -> str | None:
