@@ -21,11 +21,13 @@ from typing import Any
 
 import numpy as np
 
+from vitalsdsl.ground.types import STEPS
 from vitalsdsl.kernels import pieces
 from vitalsdsl.kernels.deferred import Deferred, Points
 from vitalsdsl.kernels.newest import Newest, places_in
 from vitalsdsl.kernels.pieces import InShortWindow, InWindow
 from vitalsdsl.kernels.tracks import Past, Track, alike
+from vitalsdsl.kernels.trail import Trail
 
 LONGEST, SHORTEST = 500, 32
 """So many points to come are prepared at once: no more than stay in the shortest window. For fewer it does not pay."""
@@ -91,6 +93,12 @@ class Ahead:
         self._ends: list[list[float]] = []
         self._shares: list[float] = []
         self._pivot = math.nan
+        self._bounds: tuple[float, ...] = ()
+        """The block's `NAMES`."""
+        self._stands: list[tuple[float | bool, ...]] = []
+        self._is_warm: dict[Deferred, bool] = {}
+        self._marks: list[tuple[Deferred, Trail, int, int]] = []
+        """Windows with their trails, and how far these had come when the block began."""
         self._count = 0
         self._poor = 0
         self._rest = 0
@@ -128,8 +136,13 @@ class Ahead:
         The pivot, between what the points must lie, and bounds on sizes and errors (`NAMES`); what stands for the whole
         block; its sums and extremes (`SUMS`), how many of its points are missing, its rows, and how many points the windows
         hold at each, None where that never changes.
+
+        Where nothing has come in between but some points to the windows themselves, the block goes on.
         """
         self.hand_over()
+        gone_on = self._go_on(step, value, stride)
+        if gone_on is not None:
+            return gone_on
         used = len(self.values)
         self.values.clear()
         self._given = 0
@@ -155,6 +168,59 @@ class Ahead:
         counted = self._counted(len(self.values))
         assert counted is not None
         return counted
+
+    def _go_on(self, step: int, value: float, stride: int) -> tuple[Any, ...] | None:
+        """As `renew`, but within the block, whose points the windows have got in some other way; None where that cannot be."""
+        index = self._index(step)
+        by_step = self._marks and self._marks[0][0].unit == STEPS
+        if not 0 < index < self._length or by_step and stride != self._stride:
+            return None
+        fullest = max(self._marks, key=lambda mark: mark[0].with_infinite)
+        come = np.asarray(fullest[1].values(fullest[2], fullest[1].end))
+        finite = come[np.isfinite(come)]
+        pivot, floor, ceiling = self._bounds[:3]
+        low, high = _ends_of(finite, value)
+        if len(come) > index or (len(finite) or math.isfinite(value)) and not floor <= low <= high <= ceiling:
+            return None
+        if not by_step:
+            self._stride, self._first = stride, step - index * stride
+        short = [window for window, asked in self._wanted if isinstance(asked, InShortWindow)]
+        newest = Newest.of([window for window in short if self._is_warm[window]], step, self._stride, pivot)
+        if len(newest.counts) < sum(self._is_warm[window] for window in short):
+            return None
+        self._begin_lately(newest)
+        for at, (window, _) in enumerate(self._wanted):
+            if window in newest.counts:
+                self._stands[at] = _short_stands(newest.counts[window])
+        self.values[:], self._given = [math.nan] * index, index
+        counts: Rows | None = self._counted(index)
+        if len(finite) != index or newest.missed:
+            counts = self.missing()
+        away = finite - pivot
+        return (
+            *self._bounds,
+            *itertools.chain.from_iterable(self._stands),
+            float(np.add.reduce(away)),
+            float(np.add.reduce(away * away)),
+            float(np.minimum.reduce(come, initial=math.inf)),
+            float(np.maximum.reduce(come, initial=-math.inf)),
+            index - len(finite),
+            self._rows(index),
+            counts,
+        )
+
+    def _index(self, step: int) -> int:
+        """Which point of the block the next one is, if the windows have had nothing but its points; -1 where it is none."""
+        if not self._length:
+            return -1
+        by_step = [mark for mark in self._marks if mark[0].unit == STEPS]
+        window, _, _, seen = self._marks[0]
+        index, rest = divmod(step - self._first, self._stride) if by_step else (window.seen - seen, 0)
+        for window, trail, end, seen in self._marks:
+            is_other = window.trail is not trail or trail.begin > end
+            if rest or is_other or window.unit != STEPS and window.seen - seen != index:
+                return -1
+        return index
 
     def outlook(self, missing: int) -> tuple[float, ...]:
         """How many points are still to come in this chunk of the block; between what each column of the rows lies there, low
@@ -275,16 +341,24 @@ class Ahead:
         self._ends.clear()
         self._shares.clear()
         self._held.clear()
-        stands: list[float | bool] = []
+        self._stands.clear()
+        self._marks = [(window, window.trail, window.trail.end, window.seen) for window, _ in self._wanted]
+        self._marks.sort(key=lambda mark: mark[0].unit == STEPS, reverse=True)
         at, going = 0, length
         is_even = not newest.missed
         for track, (window, asked) in zip(tracks, self._wanted):
             track.reach(length)
-            shares = track.shares()
+            self._is_warm[window] = track.is_warm
             if track.is_short:
-                count = newest.counts.get(window, 1)
-                shares = not track.is_warm, *((1.0 / count, 1.0 / (count - 1)) if count > 1 else _NEVER * 2)
-            elif asked.in_rows:
+                self._stands.append(
+                    _short_stands(newest.counts[window])
+                    if window in newest.counts
+                    else (not track.is_warm, math.nan, math.nan, 1)
+                )
+                continue
+            shares = track.shares()
+            self._stands.append((*shares, *(end for what in asked.settled.values() for end in track.settled(what))))
+            if asked.in_rows:
                 columns = len(asked.in_rows)
                 track.fill(table[at : at + columns])
                 at += columns
@@ -293,11 +367,6 @@ class Ahead:
                 going = max(going, track.going)
                 if asked.has_sums:
                     self._shares += (shares[1], shares[1], shares[2], shares[2])
-            stands += shares
-            for what in asked.settled.values():
-                stands += track.settled(what)
-            if track.is_short:
-                stands.append(count)
         self._counts = None
         if not is_even:
             counts = [track.counts() for track, (_, asked) in zip(tracks, self._wanted) if asked.in_rows]
@@ -309,10 +378,16 @@ class Ahead:
         bounds = (size, 3 * reach * reach, 2 * reach, roundings * reach + 4 * _U * size, off_var, math.sqrt(off_var))
         low, high = usual
         usually = low - (high - low) / 8, high + (high - low) / 8
-        return (pivot, pivot - reach, pivot + reach, *bounds, *usually, *stands)
+        self._bounds = (pivot, pivot - reach, pivot + reach, *bounds, *usually)
+        return (*self._bounds, *itertools.chain.from_iterable(self._stands))
 
     def _begin_lately(self, newest: Newest) -> None:
         self.lately[:], self.lately_away[:], self.missed[:] = newest.values, newest.away, newest.missed
+
+
+def _short_stands(count: int) -> tuple[float | bool, ...]:
+    """What stands of a short window with points in so many places: it is known, 1 / n, 1 / (n - 1), n."""
+    return False, 1.0 / count, 1.0 / (count - 1) if count > 1 else math.nan, count
 
 
 def _ends_of(values: Array, value: float) -> tuple[float, float]:

@@ -39,6 +39,8 @@ class Calm:
             f"resume__{x}(sum__{x}, squares__{x}, low__{x}, high__{x})"
             for x in (stream.name for stream in self.streams)
         ]
+        missing = " or ".join(f"{x} - {x} != 0.0" for x in (stream.name for stream in self.streams))
+        behind += if_(f"restart or {missing}", f"again_{n} = step")  # all others are where they were
         return [
             *if_(f"step <= calm_{n} and not restart and {' and '.join(within)}", *quick),
             "else:",

@@ -64,6 +64,10 @@ class Unit:
         assert self._part is not None
         self._part.run(step, time)
         self._touch()
+        return self.is_restless()
+
+    def is_restless(self) -> bool:
+        """Whether it has to be looked at in the next step whatever that brings."""
         return not all(map(_rests, self.roots))
 
     def see(self, step: int, time: float, *said: bool) -> tuple[bool, float]:

@@ -32,14 +32,14 @@ ROUNDED = "9e-16"
 
 RESERVED = frozenset(
     """
-    abs accumulate any away back before bisect_left bounded bring_up changed counters down due each inf iter len map max min more mul nan next restart row
+    abs accumulate any away back before bisect_left bounded bring_up changed counters down due each inf iter len map max min more mul nan next odd restart row
     sorted sqrt stale step stride sum time touched up was_young watch
     """.split()
 )
 """Words that generated code uses itself."""
 
 NUMBERED = re.compile(
-    r"(again|awake|calm|close|feed|gate|hand_over|inside|is|lapsed|leaf|look|near|noise|off_noise|off_usual|reference|renew|rule|run|see|source|stands|still|tell|unit|usual|was)(_\d+)*"
+    r"(again|awake|calm|close|feed|gate|hand_over|inside|is|lapsed|leaf|look|near|noise|off_noise|off_usual|reference|renew|restless|rule|run|see|source|stands|still|tell|unit|usual|was)(_\d+)*"
 )
 """Those that it numbers."""
 

@@ -23,10 +23,13 @@ if TYPE_CHECKING:
     from vitalsdsl.streaming.step_writer import Written
 
 AFTER = 64
-"""So many steps with the same names, one after another, before they are worth a function of their own."""
+"""So many steps with the same names before they are worth a function of their own."""
 
 MOST = 8
 """Functions of one run. Names that come in ever new company are left to the graph."""
+
+SEVERAL = 32
+"""So many sets of names are counted at a time."""
 
 
 @dataclass
@@ -50,8 +53,8 @@ class Quick:
         self._plan = plan
         self._layouts: dict[tuple[str, ...], Layout] = {}
         self._current: Layout | None = None
-        self._names: tuple[str, ...] = ()
-        self._times = 0
+        self._times: dict[tuple[str, ...], int] = {}
+        """How often steps with some names have come, of those that have no function."""
 
     def layout(self, values: Mapping[str, float]) -> Layout | None:
         """How steps with these names are taken in; None where it is left to the graph."""
@@ -60,10 +63,13 @@ class Quick:
             return self._current
         layout = self._layouts.get(names)
         if layout is None:
-            if names != self._names:
-                self._names, self._times = names, 0
-            self._times += 1
-            if self._times < AFTER or len(self._layouts) >= MOST or not names:
+            times = self._times.get(names, 0) + 1
+            if len(self._layouts) >= MOST or not names:
+                return None
+            if times < AFTER:
+                if len(self._times) >= SEVERAL:
+                    self._times.clear()
+                self._times[names] = times
                 return None
             self.stand_aside()
             # Loaded only here: with it comes NumPy, and many a recorded run is over before it is worth it.
@@ -118,7 +124,7 @@ class Quick:
         """The plan has changed: write everything anew."""
         self.stand_aside()
         self._layouts.clear()
-        self._names, self._times = (), 0
+        self._times.clear()
 
     @property
     def sources(self) -> dict[tuple[str, ...], str]:

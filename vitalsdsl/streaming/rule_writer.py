@@ -20,10 +20,11 @@ class RuleWriter:
         self._glance = glance
         self._written: set[str] = set()
         """What has a line already, of that which is worked out before it is compared."""
-        self.awake: list[str] = []
-        """The names of what is true of a rule that is looked at whatever the next step brings, and of what gates say."""
-        self.still: list[str] = []
+        self._restless: list[str] = []
+        self._still: list[str] = []
         """The names of the steps up to which rules need not be told again."""
+        self._inside: list[str] = []
+        """The names of what gates say."""
         self.was: list[str] = []
         """The names of what conditions were when they were told last."""
 
@@ -34,7 +35,7 @@ class RuleWriter:
         run = self._bind(f"unit_{n}", unit.run)
         if unit.quiet is None:
             return [*lines, f"{run}(step, time)"]
-        self.awake.append(f"awake_{n}")
+        self._restless.append(f"awake_{n} = {self._bind(f'restless_{n}', unit.is_restless)}()")
         lines += self._worked_out(unit.quiet, *(test for said in unit.said for test in (said.true, said.false)))
         if rule.gate is not None:
             lines += self._at_gate(n, rule, f"awake_{n} = True", *([f"still_{n} = -1"] if unit.said else []))
@@ -49,7 +50,7 @@ class RuleWriter:
             return [evaluate]
         see = self._bind(f"see_{n}", unit.see)
         places = [str(n)] if len(unit.said) == 1 else [f"{n}_{place}" for place in range(1, len(unit.said) + 1)]
-        self.still.append(f"still_{n}")
+        self._still.append(f"still_{n}")
         self.was += [f"was_{at}" for at in places]
         surely = " and ".join(f"(is_{at} or {each.false})" for at, each in zip(places, unit.said))
         moved = " or ".join([f"step > still_{n}", *(f"was_{at} is not is_{at}" for at in places)])
@@ -74,6 +75,14 @@ class RuleWriter:
             *if_("", f"{look}(step, time)", word="else"),
         ]
 
+    def restart(self) -> list[str]:
+        """The lines for a step before which something else has come, once all others are written."""
+        return [
+            *self._restless,
+            *([f"{' = '.join(self._still)} = -1"] if self._still else []),
+            *([f"{' = '.join(self._inside)} = True"] if self._inside else []),  # a gate that is shut is looked at
+        ]
+
     def touch_at_gate(self, n: int, rule: RuleState) -> list[str]:
         """The lines of a rule of which no condition is due: its phase may begin or end all the same."""
         return [f"# {rule.name}", *self._at_gate(n, rule, f"touched.append({self._bind(f'rule_{n}', rule)})")]
@@ -81,7 +90,7 @@ class RuleWriter:
     def _at_gate(self, n: int, rule: RuleState, *then: str) -> list[str]:
         """Where a rule's phase begins or ends."""
         gate = self._bind(f"gate_{n}", rule.gate)
-        self.awake.append(f"inside_{n}")  # neither what a gate says, so that it is looked at
+        self._inside.append(f"inside_{n}")
         return if_(f"inside_{n} is not {gate}.value", f"inside_{n} = {gate}.value", *then)
 
     def _worked_out(self, *tests: str) -> list[str]:

@@ -135,7 +135,7 @@ class _Writer:
             *self._tests(units, rules),
             *self._close(given),
         ]
-        source = self._function(body, rules, len(glance.references))
+        source = self._function(body, rules, glance)
         watch = _compiled(source, f"<rules at steps with {', '.join(self._logged)[:80]}>")(**self._bound)
         next(watch)
         lets = Part(self._below(self._lets, given), self._aheads)
@@ -330,15 +330,17 @@ class _Writer:
 
     # ---------------------------------------------------------------- the function
 
-    def _function(self, body: Sequence[str], rules: RuleWriter, references: int) -> str:
+    def _function(self, body: Sequence[str], rules: RuleWriter, glance: Glance) -> str:
         ahead = [stream for stream in self._streams.values() if stream.is_ahead]
-        awake = [*rules.awake, *(f"awake__{stream.name}" for stream in self._streams.values())]
+        guards = [f"awake__{stream.name}" for stream in self._streams.values()]
+        stale = [*rules.restart(), *([f"{' = '.join(guards)} = True"] if guards else [])]
         start = [f"{each}__{stream.name}" for stream in ahead for each in NAMES]
         start += [f"{each}__{stream.name}" for stream in ahead for each in (*SUMS, "rows", "counts")]
         start += [each for stream in ahead for window in stream.windows.values() for each in window.standing]
-        stands = [f"stands_{n + 1}" for n in range(references)]
+        start += glance.nears
+        stands = [f"stands_{reference.number}" for reference in glance.references.values()]
         lines = [
-            "before, due, stride = -1, None, 1",
+            "before, due, stride, odd = -1, None, 1, -1",
             *([f"{' = '.join(start)} = nan"] if start else []),
             *([f"{' = '.join(stands)} = -1"] if stands else []),
             *([f"{' = '.join(rules.was)} = None"] if rules.was else []),
@@ -349,9 +351,10 @@ class _Writer:
             "    changed = None",
             "    restart = stale or step != due",
             "    if restart and not stale:",
-            "        stride = step - before",
-            *(["    if stale:", f"        {' = '.join(awake)} = True"] if awake else []),
-            *([f"        {' = '.join(rules.still)} = -1"] if rules.still else []),
+            "        if odd == before or (step - before) % stride:  # else some steps are only missing",
+            "            stride = step - before",
+            "        odd = step",
+            *(f"    {line}" for line in (if_("stale", *stale) if stale else ())),
             "    before, due = step, step + stride",
             *(f"    {line}" for line in body),
         ]
