@@ -12,10 +12,12 @@ from typing import Any
 from vitalsdsl.ground.types import SAMPLES, STEPS, TIME
 from vitalsdsl.kernels.stretches import Stretches
 
-_DEAD = 64
-_SHARE = 64
+_DEAD = 16
+_SHARE = 256
 """So many points that are gone may stay in memory, and one in so many, before the rest is moved down: hundreds of runs in
 one process each hold the points of all their windows."""
+
+_NONE = array("d")
 
 
 class Ring:
@@ -30,7 +32,7 @@ class Ring:
     def __init__(self, unit: str) -> None:
         self.unit = unit
         self._values = array("d")
-        self._times = array("d")
+        self._times = array("d") if unit == TIME else _NONE
         """The places of a unit of time; empty in others."""
         self._steps = Stretches(0)
         self._places = Stretches(0) if unit == SAMPLES else self._steps
@@ -240,7 +242,7 @@ class Trail:
             ring = self.ring
         if end != ring.end:
             if ring.is_at(end, place, step):
-                self.end = end + 1
+                self.end = end + 1 if end + 1 != ring.end else ring.end  # the same number, where it is the newest
                 return
             ring = self._part()
         self.end = end + 1  # before the ring looks at what is still needed

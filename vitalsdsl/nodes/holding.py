@@ -20,6 +20,9 @@ class Span:
         self.k = k
         self.n = n
 
+    def __repr__(self) -> str:
+        return f"Span({self.extents!r}, {self.k!r}, {self.n!r})"
+
     def doubled(self) -> list[Extent]:
         """Twice each, for how long a reference may stay frozen; k of n counts as n samples."""
         if self.n:
@@ -29,6 +32,10 @@ class Span:
     def opposite(self) -> Span:
         """What clears a clause with this `for` unless it says otherwise."""
         return Span(k=max(self.k, self.n - self.k + 1), n=self.n) if self.n else self
+
+
+_NONE: list[bool] = []
+"""What a span that does not count evaluations remembers of them."""
 
 
 class Moment:
@@ -73,7 +80,7 @@ class Holding:
         self.clock = clock
         self.onset: Moment | None = None
         self.count = 0
-        self.recent: list[bool] = []
+        self.recent: list[bool] = [] if span.n else _NONE
         self.trues = 0
 
     def forget(self) -> None:
@@ -132,5 +139,5 @@ class Holding:
     def load(self, saved: list[Any]) -> None:
         self.onset = Moment.load(saved[0])
         self.count = saved[1]
-        self.recent = list(saved[2])
+        self.recent = list(saved[2]) if self.span.n else _NONE
         self.trues = sum(self.recent)
