@@ -3,7 +3,9 @@ once."""
 
 from __future__ import annotations
 
+import base64
 import math
+import sys
 from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Sequence
@@ -27,7 +29,7 @@ class Ring:
     steps are not kept twice. Arrays are made as long as they have to be: growing by themselves they would be longer.
     """
 
-    __slots__ = ("_places", "_steps", "_times", "_trails", "_values", "end", "kept", "unit")
+    __slots__ = ("_places", "_steps", "_times", "_trails", "_values", "end", "is_saved", "kept", "unit")
 
     def __init__(self, unit: str) -> None:
         self.unit = unit
@@ -38,6 +40,8 @@ class Ring:
         self._places = Stretches(0) if unit == SAMPLES else self._steps
         self.kept = self.end = 0
         self._trails: list[Trail] = []
+        self.is_saved = False
+        """Whether somebody saves it, so that a trail on it need only say which of its points it has."""
 
     def __len__(self) -> int:
         """How many points are in memory."""
@@ -90,6 +94,44 @@ class Ring:
         if self.unit == TIME:
             self._times = array("d", places)
 
+    # ---------------------------------------------------------------- state
+
+    def save(self) -> list[Any]:
+        """The points that trails have, as plain data."""
+        begin = self._begin()
+        at = slice(begin - self.kept, self.end - self.kept)
+        places = _packed(self._times[at]) if self.unit == TIME else self._places.save(begin)
+        return [_packed(self._values[at]), self._steps.save(begin), places]
+
+    def load(self, saved: Sequence[Any]) -> None:
+        """Have those points alone, before a trail has any. Raises ValueError where they make no sense."""
+        values, steps, places = saved
+        self._values = _unpacked(values)
+        self._steps = Stretches.of(steps)
+        self._places = Stretches.of(places) if self.unit == SAMPLES else self._steps
+        if self.unit == TIME:
+            self._times = _unpacked(places)
+        count = self._steps.end
+        if not count == len(self._values) == (len(self._times) if self.unit == TIME else self._places.end):
+            raise ValueError("points without a place or a step")
+        self.kept, self.end = 0, count
+
+    def keep(self) -> Ring:
+        """The same for `put_back` in this process."""
+        begin = self._begin()
+        return self.part(begin, self.end)
+
+    def put_back(self, kept: Ring) -> None:
+        """Have the points that were kept."""
+        own = kept.part(kept.kept, kept.end)
+        self._values, self._times, self._steps, self._places = own._values, own._times, own._steps, own._places
+        self.kept, self.end = own.kept, own.end
+
+    def _begin(self) -> int:
+        """The number of the first point that a trail has."""
+        self._trails = [trail for trail in self._trails if trail.ring is self]
+        return min((trail.begin for trail in self._trails if len(trail)), default=self.end)
+
     def part(self, begin: int, end: int) -> Ring:
         """A ring of its own with some of the points, which keep their numbers."""
         own = Ring(self.unit)
@@ -102,8 +144,7 @@ class Ring:
 
     def _make_room(self, count: int) -> None:
         """For so many points, where those that are gone are."""
-        self._trails = [trail for trail in self._trails if trail.ring is self]
-        begin = min((trail.begin for trail in self._trails if len(trail)), default=self.end)
+        begin = self._begin()
         used = self.end - begin
         kept = slice(begin - self.kept, self.end - self.kept)
         size = used + max(count, _DEAD, used // _SHARE)
@@ -180,6 +221,21 @@ class Ring:
         return places, memoryview(self._values)[at]
 
 
+def _packed(numbers: array[float]) -> str:
+    """As text: the eight bytes of each."""
+    numbers = array("d", numbers)
+    if sys.byteorder == "big":
+        numbers.byteswap()
+    return base64.b64encode(numbers.tobytes()).decode("ascii")
+
+
+def _unpacked(text: str) -> array[float]:
+    numbers = array("d", base64.b64decode(text, validate=True))
+    if sys.byteorder == "big":
+        numbers.byteswap()
+    return numbers[:]  # as long as it has to be
+
+
 def _stretches(begin: int, places: Sequence[Any]) -> Stretches:
     found = Stretches(begin)
     found.extend(places)
@@ -229,6 +285,18 @@ class Trail:
         for point in points:
             found.append(*point)
         return found
+
+    def which(self) -> list[int]:
+        """How many points it has, and how many of its ring come after them."""
+        return [len(self), self.ring.end - self.end]
+
+    def have(self, count: int, after: int) -> None:
+        """Have those points of its ring. Raises ValueError where there are not so many."""
+        end = self.ring.end - after
+        if not (count >= 0 and after >= 0 and end - count >= self.ring.kept):
+            raise ValueError("more points than there are")
+        self.begin, self.end = end - count, end
+        self.oldest = self.ring.place(self.begin) if count else math.inf
 
     @property
     def kept(self) -> int:
