@@ -182,9 +182,9 @@ def _seen(loaded: LoadedPolicy, rows: Events) -> dict[tuple[str, str | None, int
     due: set[Any] = set()
 
     def watched(fresh: frozenset[str]) -> list[Any]:
-        runs = schedule(fresh)
-        due.update(run.__self__ for run in runs)  # type: ignore[attr-defined]
-        return runs
+        nodes = schedule(fresh)
+        due.update(nodes)
+        return nodes
 
     graph.schedule = watched  # type: ignore[method-assign]
     row = -1

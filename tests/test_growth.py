@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import math
 import random
 import time
 import tracemalloc
@@ -11,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.benchmarks.work import Work
 from vitalsdsl.policies.policy import load, read
 from vitalsdsl.streaming.stream import Stream
 
@@ -68,6 +70,45 @@ def test_the_rules_of_a_run_of_twenty_metrics_take_little_memory_and_no_more_as_
     assert later < 1.05 * filled, (filled, later)
 
 
+def test_a_watched_run_of_ten_metrics_with_windows_of_five_thousand_points_takes_half_a_megabyte() -> None:
+    work = Work.made(5_100, healthy=True)
+    policy, rows = work.policy().policy, work.rows()
+
+    def watched(last: int) -> Stream:
+        stream = Stream(policy, keep_rows=False, quick=False)
+        for row in rows[:last]:
+            stream.push_row(row)
+        gc.collect()
+        return stream
+
+    shared = watched(5)
+    tracemalloc.start()
+    stream = watched(len(rows))
+    held = tracemalloc.get_traced_memory()[0]
+    tracemalloc.stop()
+    assert len(policy.statements) == 51 and shared.level == stream.level
+    assert held < 525_000, held  # a value of each point: 400,000
+
+
+@pytest.mark.parametrize("length", ["600 steps", "600 samples"])
+@pytest.mark.parametrize("lost", [0.0, 0.02])
+def test_where_points_come_at_even_steps_nothing_is_kept_of_a_step(length: str, lost: float) -> None:
+    lines = [f"rule {f}_{m} {{ when {f}(m{m}, {length}) > 9 -> yellow }}" for m in range(4) for f in ("mean", "min")]
+    policy, dice = load("p", text="nonfinite off\n" + "\n".join(lines)).policy, random.Random(0)
+    stream = Stream(policy, keep_rows=False, quick=False)
+    tracemalloc.start()
+    before = tracemalloc.get_traced_memory()[0]
+    held = []
+    for step in range(0, 21_000, 7):
+        stream.push({f"m{m}": math.nan if dice.random() < lost else dice.random() for m in range(4)}, step)
+        if step in (20_300, 20_993):
+            gc.collect()
+            held.append(tracemalloc.get_traced_memory()[0] - before)
+    tracemalloc.stop()
+    points = 4 * 600 if "samples" in length else 4 * 600 // 7
+    assert max(held) < 8 * points + 24 * 4 * (1 + 2 * 600 * lost) + 20_000, held
+
+
 def test_windows_over_one_stream_hold_its_points_once() -> None:
     shapes = ("{f}(m{m}, 500 steps)", "{f}(m{m}, 5000 steps)")
     text = "\n".join(
@@ -82,6 +123,4 @@ def test_windows_over_one_stream_hold_its_points_once() -> None:
     gc.collect()
     held = tracemalloc.get_traced_memory()[0]
     tracemalloc.stop()
-    assert held < 2 * 5000 * 12 * 1.25 + 40_000, (
-        held
-    )  # a value and a step of each point; each window by itself: 270,000
+    assert held < 2 * 5000 * 8 * 1.05 + 40_000, held  # a value of each point; each window by itself: 270,000

@@ -6,6 +6,7 @@ them its references have let in. So it is handed those, and nothing is evaluated
 
 from __future__ import annotations
 
+from array import array
 from typing import Any
 
 import numpy as np
@@ -20,9 +21,11 @@ from vitalsdsl.columns.standing import Standing, as_truth
 from vitalsdsl.ground.types import SAMPLES, STEPS, TIME
 from vitalsdsl.kernels.accepted import Accepted
 from vitalsdsl.kernels.columns import Array, Rows
+from vitalsdsl.kernels.deferred import Deferred
 from vitalsdsl.kernels.edges import EdgeCount
 from vitalsdsl.kernels.lag import Lag
 from vitalsdsl.kernels.pairs import Pairs
+from vitalsdsl.kernels.preceding import Preceding
 from vitalsdsl.kernels.spread_out import Points
 from vitalsdsl.kernels.state import State
 from vitalsdsl.kernels.window import Window
@@ -44,7 +47,9 @@ def put_after(stream: Stream, joined: Joined, screen: Screen, changes: Changes, 
     own = stream.plan
     try:
         Standing(screen, changes).put(plan, own)
-        for state, twin in zip(plan.graph.states, own.graph.states, strict=True):
+        twins = list(zip(plan.graph.states, own.graph.states, strict=True))
+        twins.sort(key=lambda twin: -_length(twin[1]))  # the points of a shorter window are the end of a longer one's
+        for state, twin in twins:
             columns.spare()
             _put_state(state, twin, screen)
     except CannotSay:
@@ -57,6 +62,10 @@ def put_after(stream: Stream, joined: Joined, screen: Screen, changes: Changes, 
     seen = {name: int(past.rows.steps[points.rows[-1]]) for name, points in past.points.items()}
     stream.begin_after(own, clock_of(own, past, stream.total_steps), seen)
     return True
+
+
+def _length(state: State) -> float:
+    return state.size if isinstance(state, Window) else 0.0
 
 
 def _as_they_came(past: Table) -> list[list[str]]:
@@ -135,8 +144,11 @@ def _put_window(own: Window, points: Points, stream: nd.Node, columns: Columnwis
     values = _exactly(points, placed[begin:], stream, columns)
     own.seen = begin
     at = points.rows[placed[begin:]]
-    for step, time, value in zip(rows.steps[at].tolist(), rows.times[at].tolist(), values.tolist()):
-        own.push(step, time, value)
+    if isinstance(own, Deferred) and not isinstance(own, Preceding) and own.unit != TIME and np.isfinite(values).all():
+        own.push_finite(array("q", rows.steps[at].tobytes()), array("d", values.tobytes()))
+    else:
+        for step, time, value in zip(rows.steps[at].tolist(), rows.times[at].tolist(), values.tolist()):
+            own.push(step, time, value)
     own.first = axis[0].item()
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 from collections import deque
+from collections.abc import Mapping
+from typing import ClassVar
 
 from vitalsdsl.ground.types import TIME, Extent
 from vitalsdsl.kernels.exact import Grid, root
@@ -14,6 +16,7 @@ class Pairs(Window):
     """The sums of x, y, x², y² and x·y as whole numbers. A pair is usable where both of its values are finite."""
 
     remembered = (*Window.remembered, "seconds", "waiting_first", "waiting_second")
+    quicker: ClassVar[Mapping[str, str]] = {"points": "trail"}
     enough = 2
     shares = False
 
@@ -82,7 +85,7 @@ class Pairs(Window):
         self._xy -= first * second
 
     def restored(self) -> None:
-        points, seconds = self.points, self.seconds
+        points, seconds = list(self.trail), self.seconds
         self.points, self.seconds, self.usable = deque(), deque(), 0
         self.clear()
         for (at, value, step), second in zip(points, seconds):

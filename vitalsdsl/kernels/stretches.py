@@ -114,6 +114,28 @@ class Stretches:
             self._numbers[0] = begin
         self.begin = begin
 
+    def save(self, begin: int) -> list[list[int]]:
+        """[count, first, stride] of each stretch from a point on."""
+        ranges = self._ranges(begin, self.end)
+        if len(ranges) > 1:
+            ranges = (part := self.part(begin, self.end))._ranges(begin, part.end)  # as they are if they begin there
+        return [[len(each), each.start, each.step] for each in ranges]
+
+    @classmethod
+    def of(cls, saved: Sequence[Sequence[int]]) -> Stretches:
+        """Those that were saved, from number 0 on. Raises ValueError where they make no sense."""
+        found = cls(0)
+        for count, first, stride in saved:
+            if count < 1 or stride < 1 or (found._numbers and first <= found.last):
+                raise ValueError("places that do not grow")
+            found._numbers.append(found.end)
+            found._firsts.append(first)
+            found._strides.append(stride)
+            found.end += count
+            found.last = first + (count - 1) * stride
+            found._stride = stride if count > 1 else 0
+        return found
+
     def part(self, begin: int, end: int) -> Stretches:
         """Those of some points, which keep their numbers."""
         part = Stretches(begin)

@@ -3,7 +3,9 @@ once."""
 
 from __future__ import annotations
 
+import base64
 import math
+import sys
 from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Sequence
@@ -12,10 +14,12 @@ from typing import Any
 from vitalsdsl.ground.types import SAMPLES, STEPS, TIME
 from vitalsdsl.kernels.stretches import Stretches
 
-_DEAD = 64
-_SHARE = 64
+_DEAD = 16
+_SHARE = 256
 """So many points that are gone may stay in memory, and one in so many, before the rest is moved down: hundreds of runs in
 one process each hold the points of all their windows."""
+
+_NONE = array("d")
 
 
 class Ring:
@@ -25,17 +29,19 @@ class Ring:
     steps are not kept twice. Arrays are made as long as they have to be: growing by themselves they would be longer.
     """
 
-    __slots__ = ("_places", "_steps", "_times", "_trails", "_values", "end", "kept", "unit")
+    __slots__ = ("_places", "_steps", "_times", "_trails", "_values", "end", "is_saved", "kept", "unit")
 
     def __init__(self, unit: str) -> None:
         self.unit = unit
         self._values = array("d")
-        self._times = array("d")
+        self._times = array("d") if unit == TIME else _NONE
         """The places of a unit of time; empty in others."""
         self._steps = Stretches(0)
         self._places = Stretches(0) if unit == SAMPLES else self._steps
         self.kept = self.end = 0
         self._trails: list[Trail] = []
+        self.is_saved = False
+        """Whether somebody saves it, so that a trail on it need only say which of its points it has."""
 
     def __len__(self) -> int:
         """How many points are in memory."""
@@ -88,6 +94,44 @@ class Ring:
         if self.unit == TIME:
             self._times = array("d", places)
 
+    # ---------------------------------------------------------------- state
+
+    def save(self) -> list[Any]:
+        """The points that trails have, as plain data."""
+        begin = self._begin()
+        at = slice(begin - self.kept, self.end - self.kept)
+        places = _packed(self._times[at]) if self.unit == TIME else self._places.save(begin)
+        return [_packed(self._values[at]), self._steps.save(begin), places]
+
+    def load(self, saved: Sequence[Any]) -> None:
+        """Have those points alone, before a trail has any. Raises ValueError where they make no sense."""
+        values, steps, places = saved
+        self._values = _unpacked(values)
+        self._steps = Stretches.of(steps)
+        self._places = Stretches.of(places) if self.unit == SAMPLES else self._steps
+        if self.unit == TIME:
+            self._times = _unpacked(places)
+        count = self._steps.end
+        if not count == len(self._values) == (len(self._times) if self.unit == TIME else self._places.end):
+            raise ValueError("points without a place or a step")
+        self.kept, self.end = 0, count
+
+    def keep(self) -> Ring:
+        """The same for `put_back` in this process."""
+        begin = self._begin()
+        return self.part(begin, self.end)
+
+    def put_back(self, kept: Ring) -> None:
+        """Have the points that were kept."""
+        own = kept.part(kept.kept, kept.end)
+        self._values, self._times, self._steps, self._places = own._values, own._times, own._steps, own._places
+        self.kept, self.end = own.kept, own.end
+
+    def _begin(self) -> int:
+        """The number of the first point that a trail has."""
+        self._trails = [trail for trail in self._trails if trail.ring is self]
+        return min((trail.begin for trail in self._trails if len(trail)), default=self.end)
+
     def part(self, begin: int, end: int) -> Ring:
         """A ring of its own with some of the points, which keep their numbers."""
         own = Ring(self.unit)
@@ -100,8 +144,7 @@ class Ring:
 
     def _make_room(self, count: int) -> None:
         """For so many points, where those that are gone are."""
-        self._trails = [trail for trail in self._trails if trail.ring is self]
-        begin = min((trail.begin for trail in self._trails if len(trail)), default=self.end)
+        begin = self._begin()
         used = self.end - begin
         kept = slice(begin - self.kept, self.end - self.kept)
         size = used + max(count, _DEAD, used // _SHARE)
@@ -178,6 +221,21 @@ class Ring:
         return places, memoryview(self._values)[at]
 
 
+def _packed(numbers: array[float]) -> str:
+    """As text: the eight bytes of each."""
+    numbers = array("d", numbers)
+    if sys.byteorder == "big":
+        numbers.byteswap()
+    return base64.b64encode(numbers.tobytes()).decode("ascii")
+
+
+def _unpacked(text: str) -> array[float]:
+    numbers = array("d", base64.b64decode(text, validate=True))
+    if sys.byteorder == "big":
+        numbers.byteswap()
+    return numbers[:]  # as long as it has to be
+
+
 def _stretches(begin: int, places: Sequence[Any]) -> Stretches:
     found = Stretches(begin)
     found.extend(places)
@@ -228,6 +286,18 @@ class Trail:
             found.append(*point)
         return found
 
+    def which(self) -> list[int]:
+        """How many points it has, and how many of its ring come after them."""
+        return [len(self), self.ring.end - self.end]
+
+    def have(self, count: int, after: int) -> None:
+        """Have those points of its ring. Raises ValueError where there are not so many."""
+        end = self.ring.end - after
+        if not (count >= 0 and after >= 0 and end - count >= self.ring.kept):
+            raise ValueError("more points than there are")
+        self.begin, self.end = end - count, end
+        self.oldest = self.ring.place(self.begin) if count else math.inf
+
     @property
     def kept(self) -> int:
         """The number from which on points can be looked at, though they may be gone."""
@@ -240,7 +310,7 @@ class Trail:
             ring = self.ring
         if end != ring.end:
             if ring.is_at(end, place, step):
-                self.end = end + 1
+                self.end = end + 1 if end + 1 != ring.end else ring.end  # the same number, where it is the newest
                 return
             ring = self._part()
         self.end = end + 1  # before the ring looks at what is still needed

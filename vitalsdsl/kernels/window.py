@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Iterable, Mapping
-from typing import ClassVar
+from collections.abc import Iterable, Sequence
+from typing import Any, ClassVar
 
 from vitalsdsl.ground.types import SAMPLES, STEPS, TIME, Extent, Reason
 from vitalsdsl.kernels.state import State
@@ -23,7 +23,6 @@ class Window(State):
     __slots__ = ("first", "seen", "size", "trail", "unit", "usable")
 
     remembered: ClassVar[tuple[str, ...]] = ("first", "seen", "points")
-    quicker: ClassVar[Mapping[str, str]] = {"points": "trail"}
     with_infinite: ClassVar[bool] = False
     """Whether ±inf is usable here; NaN never is."""
     enough: ClassVar[int] = 1
@@ -44,6 +43,7 @@ class Window(State):
 
     def share(self, ring: Ring) -> None:
         """Keep its points there, before any has come."""
+        ring.is_saved = True
         self.trail = Trail(ring)
         self.clear()
 
@@ -114,12 +114,16 @@ class Window(State):
             self.add(step, value)
 
     @property
-    def points(self) -> deque[tuple[float, float, int]]:
-        """(place on the window's axis, value, step) in order of arrival, as they are saved."""
-        return deque(self.trail)
+    def points(self) -> deque[tuple[float, float, int]] | list[int]:
+        """(place on the window's axis, value, step) in order of arrival, as they are saved; where its ring is, which of
+        those it has."""
+        return self.trail.which() if self.trail.ring.is_saved else deque(self.trail)
 
     @points.setter
-    def points(self, points: deque[tuple[float, float, int]]) -> None:
+    def points(self, points: Sequence[Any]) -> None:
+        if len(points) == 2 and isinstance(points[0], int):
+            self.trail.have(*points)
+            return
         whole = self.unit != TIME
         self._begin_again((int(place), value, step) if whole else (place, value, step) for place, value, step in points)
 

@@ -52,8 +52,8 @@ class Node:
 
     def __init__(self, text: str, inputs: Sequence[Node] = (), pacers: Sequence[Node] | None = None) -> None:
         self.text = text
-        self.inputs: list[Node] = list(inputs)
-        self.pacers: list[Node] = self.inputs if pacers is None else list(pacers)
+        self.inputs: Sequence[Node] = tuple(inputs)
+        self.pacers: Sequence[Node] = self.inputs if pacers is None or pacers == inputs else tuple(pacers)
         self.value: Any = None if self.is_condition else math.nan
 
     def run(self, step: int, time: float) -> None:
@@ -204,14 +204,15 @@ class Function(Node):
         inputs: Sequence[Node],
         pacers: Sequence[Node],
         state: State,
-        read: Callable[[int, float], Any],
+        read: Callable[[int, float], Any] | None,
         streams: Sequence[Node] = (),
         call: tuple[Any, Mapping[str, Any]] | None = None,
     ) -> None:
         super().__init__(text, inputs, pacers)
         self.state = state
         self.read = read
-        self.streams = tuple(streams)
+        """None where the function reads its window at each step by what it says of itself: most calls, and the smallest."""
+        self.streams = self.inputs if streams == inputs else tuple(streams)
         """Where the points of its memory come from."""
         self.call = call
         """The function of the language that it is a call of, and what is fixed at load; None of `x before D`."""
@@ -221,7 +222,12 @@ class Function(Node):
 
     def run(self, step: int, time: float) -> None:
         self.step, self.time = step, time
-        self.value = self.read(step, time)
+        read = self.read
+        if read is not None:
+            self.value = read(step, time)
+        else:
+            function, arguments = self.call  # type: ignore[misc]
+            self.value = function.at(self.state, arguments, step, time)
 
     def why(self) -> Reason:
         return self.state.reason(self.step, self.time)

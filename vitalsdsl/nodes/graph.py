@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+import functools
+from collections.abc import Collection, Sequence
 from typing import Any
 
 from vitalsdsl.kernels.state import State
@@ -10,8 +11,6 @@ from vitalsdsl.kernels.trail import Ring
 from vitalsdsl.nodes import base as nd
 from vitalsdsl.nodes import operations as op
 from vitalsdsl.nodes.signals import Reference, Root
-
-Run = Callable[[int, float], None]
 
 _MOST_SCHEDULES = 512
 
@@ -40,7 +39,7 @@ class Graph:
         """Of a stream the points that its windows of one unit share."""
         self._paces: dict[Root, tuple[frozenset[str], bool]] = {}
         """Which metrics each root reads, and whether it is due at every step whatever has a point."""
-        self._schedules: dict[frozenset[str], list[Run]] = {}
+        self._schedules: dict[frozenset[str], list[nd.Node]] = {}
 
     def keep(self, key: Any, root: Root) -> Root:
         self.memo[key] = root
@@ -51,7 +50,6 @@ class Graph:
         """Find the order in which nodes run and what each reads, and forget schedules made before."""
         self.order = in_order([*self.roots, *self.guards])
         reads: dict[nd.Node, tuple[frozenset[str], bool]] = {}
-        shared: dict[frozenset[str], frozenset[str]] = {}
         for node in self.order:
             names, always = node.own_reads(), node.needs_every_step()
             for pacer in node.pacers:
@@ -59,7 +57,7 @@ class Graph:
                 names, always = names | more, always or every
             if isinstance(node, Root) and node.on is not None:
                 always = False
-            reads[node] = (shared.setdefault(names, names), always)
+            reads[node] = _pace(names, always)
         self._paces = {node: reads[node] for node in self.order if isinstance(node, Root)}
         self._schedules.clear()
 
@@ -67,13 +65,13 @@ class Graph:
         """The metrics at whose points a root is evaluated; with none, or where the second is true, at every step."""
         return self._paces[root]
 
-    def schedule(self, fresh: frozenset[str]) -> list[Run]:
-        """What runs, in order, at a closed step at which these metrics have a point."""
+    def schedule(self, fresh: frozenset[str]) -> list[nd.Node]:
+        """The nodes that run, in order, at a closed step at which these metrics have a point."""
         found = self._schedules.get(fresh)
         if found is None:
             if len(self._schedules) >= _MOST_SCHEDULES:
                 self._schedules.clear()
-            found = self._schedules[fresh] = [node.run for node in self.due(fresh)]
+            found = self._schedules[fresh] = self.due(fresh)
         return found
 
     def due(self, fresh: frozenset[str]) -> list[nd.Node]:
@@ -101,6 +99,12 @@ class Graph:
     def behind(self, node: nd.Node, done: Collection[nd.Node]) -> list[nd.Node]:
         """What is evaluated for a node that nothing else calls for, such as a value in a message; without what is done."""
         return [each for each in in_order([node]) if not isinstance(each, _AT_HAND) and each not in done]
+
+
+@functools.lru_cache(maxsize=4_096)
+def _pace(names: frozenset[str], always: bool) -> tuple[frozenset[str], bool]:
+    """The same one for all that read alike, in all runs."""
+    return names, always
 
 
 def in_order(roots: Sequence[nd.Node]) -> list[nd.Node]:

@@ -25,6 +25,9 @@ class Span:
         self.steps = max(sizes, default=0)
         """So many steps it lasts at least; 0 where each evaluation may be the one that matters."""
 
+    def __repr__(self) -> str:
+        return f"Span({self.extents!r}, {self.k!r}, {self.n!r})"
+
     def doubled(self) -> list[Extent]:
         """Twice each, for how long a reference may stay frozen; k of n counts as n samples."""
         if self.n:
@@ -34,6 +37,10 @@ class Span:
     def opposite(self) -> Span:
         """What clears a clause with this `for` unless it says otherwise."""
         return Span(k=max(self.k, self.n - self.k + 1), n=self.n) if self.n else self
+
+
+_NONE: list[bool] = []
+"""What a span that does not count evaluations remembers of them."""
 
 
 class Moment:
@@ -79,7 +86,7 @@ class Holding:
         self.clock = clock
         self.onset: Moment | None = None
         self.count = 0
-        self.recent: list[bool] = []
+        self.recent: list[bool] = [] if span.n else _NONE
         self.trues = 0
 
     def forget(self) -> None:
@@ -150,5 +157,5 @@ class Holding:
     def load(self, saved: list[Any]) -> None:
         self.onset = Moment.load(saved[0])
         self.count = saved[1]
-        self.recent = list(saved[2])
+        self.recent = list(saved[2]) if self.span.n else _NONE
         self.trues = sum(self.recent)

@@ -46,16 +46,24 @@ ARITHMETIC: dict[str, Callable[[float, float], float]] = {
 class Arithmetic(Node):
     """Two numbers. An infinite result of finite numbers is undefined."""
 
-    __slots__ = ("compute", "left", "right", "symbol")
+    __slots__ = ("compute", "symbol")
 
     def __init__(self, text: str, symbol: str, left: Node, right: Node) -> None:
         super().__init__(text, (left, right))
         self.symbol = symbol
         self.compute = ARITHMETIC[symbol]
-        self.left, self.right = left, right
+
+    @property
+    def left(self) -> Node:
+        return self.inputs[0]
+
+    @property
+    def right(self) -> Node:
+        return self.inputs[1]
 
     def run(self, step: int, time: float) -> None:
-        left, right = self.left.value, self.right.value
+        one, other = self.inputs
+        left, right = one.value, other.value
         value = self.compute(left, right)
         if value - value != 0.0 and value == value and left - left == 0.0 and right - right == 0.0:
             value = math.nan
@@ -126,17 +134,25 @@ COMPARISONS: dict[str, Callable[[Any, Any], bool]] = {
 class Comparison(Node):
     """`a > b`: unknown where a side is."""
 
-    __slots__ = ("compare", "left", "right", "symbol")
+    __slots__ = ("compare", "symbol")
     is_condition = True
 
     def __init__(self, text: str, symbol: str, left: Node, right: Node) -> None:
         super().__init__(text, (left, right))
         self.symbol = symbol
         self.compare = COMPARISONS[symbol]
-        self.left, self.right = left, right
+
+    @property
+    def left(self) -> Node:
+        return self.inputs[0]
+
+    @property
+    def right(self) -> Node:
+        return self.inputs[1]
 
     def run(self, step: int, time: float) -> None:
-        left, right = self.left.value, self.right.value
+        one, other = self.inputs
+        left, right = one.value, other.value
         self.value = None if left != left or right != right else self.compare(left, right)
 
 
@@ -285,6 +301,8 @@ class AggregateNode(Node):
 
     def __init__(self, text: str, compute: Callable[[list[Any]], Any], of_conditions: bool) -> None:
         super().__init__(text)
+        self.inputs: list[Node] = []
+        self.pacers = self.inputs
         self.compute = compute
         self.of_conditions = of_conditions
         self.members: dict[str, Node] = {}
@@ -327,6 +345,8 @@ class Share(Node):
 
     def __init__(self, text: str, compute: Callable[[list[float], list[float]], float]) -> None:
         super().__init__(text)
+        self.inputs: list[Node] = []
+        self.pacers = self.inputs
         self.compute = compute
         self.parts: list[Stream] = []
         self.of: list[Stream] = []

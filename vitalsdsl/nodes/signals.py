@@ -26,11 +26,12 @@ class Root(Node):
     remembered: ClassVar[tuple[str, ...]] = ("value",)
 
     def __init__(self, text: str, inputs: list[Node], on: Node | None = None) -> None:
-        super().__init__(text, inputs, [on] if on is not None else None)
+        super().__init__(text)
+        self.inputs: list[Node] = inputs
+        self.pacers = inputs if on is None else [on]
         self.on = on
-        if on is not None and on not in self.inputs:
-            self.inputs.append(on)
-            self.pacers = [on]
+        if on is not None and on not in inputs:
+            inputs.append(on)
 
     def save(self) -> list[Any]:
         return [getattr(self, name) for name in self.remembered]

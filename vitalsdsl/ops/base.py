@@ -212,17 +212,15 @@ class Windowed(Stateful):
 
     @classmethod
     def reader(cls, state: Any, arguments: Arguments) -> Callable[[int, float], Any]:
-        window: Window = state
-        minimum, value, unknown = cls.minimum, cls.value, math.nan if cls.result is not Kind.CONDITION else None
-        advance, is_warm = window.advance, window.is_warm
+        return functools.partial(cls.at, state, arguments)
 
-        def read(step: int, time: float) -> Any:
-            advance(step, time)
-            if window.usable < minimum or not is_warm(step, time):
-                return unknown
-            return value(window, arguments)
-
-        return read
+    @classmethod
+    def at(cls, window: Window, arguments: Arguments, step: int, time: float) -> Any:
+        """What is read of its window at the close of a step."""
+        window.advance(step, time)
+        if window.usable < cls.minimum or not window.is_warm(step, time):
+            return None if cls.result is Kind.CONDITION else math.nan
+        return cls.value(window, arguments)
 
 
 class Aggregate(Function):

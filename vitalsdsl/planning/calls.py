@@ -90,6 +90,7 @@ def _bind(compiler: Compiler, node: ex.Call, function: type[base.Function], sett
             bound.fixed[parameter.name] = value.path
         else:
             bound.fixed[parameter.name] = _constant(compiler, value, setting)
+    bound.fixed = compiler.shared.same(bound.fixed)
     return bound
 
 
@@ -122,8 +123,9 @@ def _stateful(compiler: Compiler, node: ex.Call, function: type[base.Stateful], 
         if not streams:
             pacers.append(bound.event)
     kind = nd.ConditionFunction if function.result is Kind.CONDITION else nd.Function
-    read = function.reader(state, bound.fixed)
-    made = kind(expression_text(node), inputs, pacers, state, read, streams, (function, bound.fixed))
+    is_plain = getattr(function.reader, "__func__", None) is base.Windowed.reader.__func__  # type: ignore[attr-defined]
+    read = None if is_plain else function.reader(state, bound.fixed)
+    made = kind(expression_text(node), inputs, pacers, state, read, streams, _call(compiler, function, bound))
     made.event = bound.event if function.points_at_edges else None
     return made
 
@@ -173,8 +175,12 @@ def _reference(
         else:
             _unless(compiler, reference, extent, bound.unless, owner, setting)
     state = memo[key]
-    read, call = function.reader(state, bound.fixed), (function, bound.fixed)
+    read, call = function.reader(state, bound.fixed), _call(compiler, function, bound)
     return nd.Function(expression_text(node), [stream], [stream], state, read, [stream], call)
+
+
+def _call(compiler: Compiler, function: type[base.Stateful], bound: _Bound) -> tuple[Any, dict[str, Any]]:
+    return compiler.shared.same((function, bound.fixed))
 
 
 def _unless(

@@ -10,7 +10,7 @@ from vitalsdsl.ground.types import STEPS, TIME, Extent
 from vitalsdsl.language import expressions as ex
 from vitalsdsl.language import rules
 from vitalsdsl.language.formatter import expression_text
-from vitalsdsl.language.scope import Meaning, Scope, fill_family, implicit_subject, match_family
+from vitalsdsl.language.scope import Meaning, fill_family, implicit_subject, match_family
 from vitalsdsl.nodes import base as nd
 from vitalsdsl.nodes import operations as op
 from vitalsdsl.nodes.graph import Graph
@@ -21,13 +21,17 @@ from vitalsdsl.nodes.signals import Event, Freeze, Held, Let, Phase, Probe, Refe
 from vitalsdsl.ops import base
 from vitalsdsl.planning.calls import aggregate_of, call, has_family, streams_of_call
 from vitalsdsl.planning.intake import Metrics
+from vitalsdsl.planning.shared import Shared
+
+_ONCE = Span()
 
 
 class Compiler:
     """Makes the nodes of one policy in one graph."""
 
-    def __init__(self, scope: Scope, graph: Graph) -> None:
-        self.scope = scope
+    def __init__(self, shared: Shared, graph: Graph) -> None:
+        self.shared = shared
+        self.scope = scope = shared.scope
         self.graph = graph
         self.metrics = Metrics(scope)
         self._building: set[str] = set()
@@ -106,15 +110,15 @@ class Compiler:
         if isinstance(node, ex.Name):
             return self.extent(self.scope.params[node.path].value, bare)
         if isinstance(node, ex.Length):
-            return Extent(node.size, TIME if node.is_time else node.unit)
+            return self.shared.same(Extent(node.size, TIME if node.is_time else node.unit))
         if isinstance(node, ex.Number):
-            return Extent(node.value, bare)
+            return self.shared.same(Extent(node.value, bare))
         raise TypeError(f"{type(node).__name__} is no length")
 
     def span(self, node: ex.For | None) -> Span:
         if node is None:
-            return Span()
-        return Span([self.extent(length) for length in node.lengths], node.k, node.n)
+            return _ONCE
+        return self.shared.same(Span([self.extent(length) for length in node.lengths], node.k, node.n))
 
     def metric_of(self, name: ex.Name, setting: Setting) -> nd.MetricNode | Let:
         """The stream of a name, as `on` names one too: a metric, a member, or a let."""
@@ -295,7 +299,7 @@ class Compiler:
         operands = [self.expression(self._with_subject(node, o), setting) for o in node.operands]
         links: list[nd.Node] = []
         for symbol, left, right in zip(node.operators, operands, operands[1:]):
-            links.append(op.Comparison(f"{left.text} {symbol} {right.text}", symbol, left, right))
+            links.append(op.Comparison(self.shared.same(f"{left.text} {symbol} {right.text}"), symbol, left, right))
         return links[0] if len(links) == 1 else op.And(expression_text(node), links)
 
     def _with_subject(self, comparison: ex.Comparison, operand: ex.Expression) -> ex.Expression:

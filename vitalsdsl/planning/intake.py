@@ -14,7 +14,7 @@ from vitalsdsl.nodes import base as nd
 Join = Callable[[str], None]
 
 
-@dataclass
+@dataclass(slots=True)
 class Intake:
     """One metric: of several logged names the one that comes first in time feeds it, fixed from then on."""
 
@@ -36,7 +36,7 @@ class Intake:
         return max(repeats) if self.reduce == "max" else min(repeats)
 
 
-@dataclass
+@dataclass(slots=True)
 class _Watch:
     """A family in use: the members logged so far, and who wants to know of each."""
 
@@ -124,6 +124,11 @@ class Metrics:
         watch.joins.append(join)
         for star in list(watch.stars):
             join(star)
+
+    @property
+    def awaits_names(self) -> bool:
+        """Whether names that are logged later can join a family."""
+        return bool(self._watches)
 
     def patterns(self, family: str) -> tuple[str, ...]:
         """The shapes under which members are logged. `act/{0..3}/x` is a part of a declared `act/*/x`."""

@@ -14,12 +14,13 @@ from vitalsdsl.language import expressions as ex
 from vitalsdsl.language import rules
 from vitalsdsl.language.guards import read_metrics, taken_over
 from vitalsdsl.language.rules import Level
-from vitalsdsl.language.scope import Scope, fill_family, match_family
+from vitalsdsl.language.scope import fill_family, match_family
 from vitalsdsl.nodes import base as nd
 from vitalsdsl.nodes.graph import Graph
 from vitalsdsl.nodes.holding import Span
 from vitalsdsl.nodes.setting import Owner, Setting
 from vitalsdsl.planning.compiler import Compiler
+from vitalsdsl.planning.shared import Shared
 from vitalsdsl.verdicts.verdict import Clause, ClearWhen, Gate, Guard, RuleState
 
 _GUARDS_LAST = 1_000_000
@@ -33,9 +34,10 @@ class Plan:
     def __init__(self, policy: rules.Policy, only: Collection[str] | None = None) -> None:
         self.policy = policy
         self._only = only
-        self.scope = Scope.of(policy)
+        shared = Shared.of(policy)
+        self.scope = shared.scope
         self.graph = Graph()
-        self.compiler = Compiler(self.scope, self.graph)
+        self.compiler = Compiler(shared, self.graph)
         self.metrics = self.compiler.metrics
         self.rules: list[RuleState] = []
         self.rule_of: dict[str, rules.Rule] = {}
@@ -46,6 +48,7 @@ class Plan:
         self._taken = taken_over(policy, self._guard_level)
         for statement in policy.statements:
             self._statement(statement)
+        self.rule_of = shared.rules(self.rule_of)
         self._arrange()
 
     def _statement(self, statement: rules.Statement) -> None:
@@ -76,6 +79,11 @@ class Plan:
         joined = [self.metrics.see(name) for name in names]  # each name must be seen, whatever the first one says
         if True in joined:
             self._arrange()
+
+    def spare(self) -> None:
+        """Forget how nodes were made, which only what joins later would ask for, and columns."""
+        if not self.metrics.awaits_names:
+            self.graph.memo.clear()
 
     def _arrange(self) -> None:
         self._add_guards()
@@ -170,6 +178,10 @@ class Plan:
             waits_for_clear=waits,
             unknown_resets=rule.body.unknown == "reset",
         )
+        # Nothing changes these: all clauses of all runs that look alike have the same.
+        node.levels, node.after = self.compiler.shared.same(node.levels), self.compiler.shared.same(node.after)
+        if node.pacers == node.inputs:
+            node.pacers = node.inputs
         self.graph.roots.append(node)
         return node
 

@@ -18,6 +18,7 @@ def state_of(plan: Plan, to_keep: bool = False) -> dict[str, Any]:
         "counted": {name: counter.bound for name, counter in plan.metrics.counters.items() if counter.bound},
         "metrics": {name: node.save() for name, node in plan.metrics.nodes.items()},
         "roots": [root.save() for root in plan.graph.roots],
+        "points": [ring.keep() if to_keep else ring.save() for ring in plan.graph.rings.values()],
         "kernels": [kernel.keep() if to_keep else kernel.save() for kernel in plan.graph.states],
         "kept": to_keep,
         "rules": [rule.save() for rule in plan.rules if rule.guard is None],
@@ -41,9 +42,12 @@ def put_back(plan: Plan, state: Mapping[str, Any]) -> None:
     for rule in plan.rules:
         if rule.guard is not None:
             rule.load(state["guards"][rule.name])
+    memory = "put_back" if state.get("kept") else "load"
+    rings = list(plan.graph.rings.values()) if "points" in state else []  # an earlier version has them with each window
     for owned, saved, put in (
+        (rings, state.get("points", []), memory),
         (plan.graph.roots, state["roots"], "load"),
-        (plan.graph.states, state["kernels"], "put_back" if state.get("kept") else "load"),
+        (plan.graph.states, state["kernels"], memory),
         ([rule for rule in plan.rules if rule.guard is None], state["rules"], "load"),
     ):
         if len(owned) != len(saved):

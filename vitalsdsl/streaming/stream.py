@@ -60,6 +60,8 @@ class Stream:
 
     def _begin(self) -> None:
         self.plan = Plan(self.policy, self._only)
+        if not self._is_quick:
+            self.plan.spare()
         self.plan.graph.clock.total_steps = self._total_steps
         self._open: OpenStep | None = None
         self._late: list[tuple[str, float, int, float]] = []
@@ -79,6 +81,8 @@ class Stream:
             setattr(plan.graph.clock, name, getattr(clock, name))
         self.plan, self.closed, self._seen = plan, clock.step, dict(seen)
         self._quick = Quick(plan) if self._is_quick else None
+        if not self._is_quick:
+            plan.spare()
 
     @property
     def total_steps(self) -> float:
@@ -195,8 +199,8 @@ class Stream:
             self._stand_aside()
         fresh = self._fresh = self._take_in(opened, step, time)
         self._touched = None
-        for run in plan.graph.schedule(fresh):
-            run(step, time)
+        for due in plan.graph.schedule(fresh):
+            due.run(step, time)
         for reference in plan.graph.references:
             reference.close(step, time)
         return out + self._settle(plan.rules, step, time)
