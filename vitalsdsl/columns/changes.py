@@ -22,9 +22,9 @@ from vitalsdsl.nodes import base as nd
 from vitalsdsl.nodes import operations as op
 from vitalsdsl.nodes import signals as sg
 from vitalsdsl.planning.plan import Plan
-from vitalsdsl.verdicts.episodes import Clearing, Rungs, Said, Turn, episodes
+from vitalsdsl.verdicts.episodes import Clearing, Rungs, Said, Turns, episodes
 from vitalsdsl.verdicts.verdict import Change, Clause, ClearWhen, RuleState, Transition
-from vitalsdsl.verdicts.wording import Reading, Run, in_words
+from vitalsdsl.verdicts.wording import Reading, Run, in_words, without_words
 
 _SHORT = 4
 """A rule is worked out by itself for the rows that it needs where these are so small a part of all."""
@@ -38,11 +38,29 @@ class Stand:
     level: Level
     onset: int | None
     begin: int | None
-    turns: Mapping[Clause, list[Turn]]
+    turns: Mapping[Clause, Turns]
 
 
-_Step = tuple[int, Change, int]
-"""The row of a change, the change, and the rung that was taken (-1: none)."""
+@dataclass(frozen=True)
+class _Steps:
+    """The changes of a rule: at each of these rows it goes from a level to another. `onsets` are steps, of no meaning on
+    green; `ends` says whether it is because a phase is over, `places` which clause decides and `rungs` which rung it has
+    taken (-1: none)."""
+
+    rows: Array
+    before: Array
+    to: Array
+    onsets: Array
+    ends: Array
+    places: Array
+    rungs: Array
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+
+_NO_STEPS = _Steps(*[np.arange(0)] * 7)
+_LEVELS = tuple(Level)
 
 
 class Changes:
@@ -55,7 +73,7 @@ class Changes:
         self._screen = screen
         self._columns = screen.columns
         self._plan = plan
-        self._known: dict[RuleState, dict[Clause, list[Turn]]] = {}
+        self._known: dict[RuleState, dict[Clause, Turns]] = {}
         self._run = Run(run, 0, digest, plan)
         self.clear_when = {
             clause: root for root in plan.graph.roots if isinstance(root, ClearWhen) for clause in root.clauses
@@ -79,90 +97,99 @@ class Changes:
         return 1 << (last + 1).bit_length()
 
     def _of(self, rule: RuleState) -> list[Transition]:
-        steps = self._of_guard(rule) if rule.guard is not None else list(self._settled(rule, self._turns_of(rule)))
-        if not steps:
+        steps = self._steps_of(rule)
+        if not len(steps):
             return []
-        rows = np.array(sorted({row for row, _, _ in steps}), dtype=np.int64)
-        at, reading = self._columns.rows, None if self._wordless else _ReadingColumns(self._screen, rule, rows)
-        found = []
-        for row, change, rung in steps:
-            if reading is not None:
-                reading.row = row
-            found.append(in_words(self._run, rule, change, rung, int(at.steps[row]), float(at.times[row]), reading))
+        at = self._columns.rows
+        reasons = ["nonfinite", "nonfinite"] if rule.guard is not None else ["condition", Reason.OUT_OF_PHASE.value]
+        told = zip(
+            at.steps[steps.rows].tolist(),
+            at.times[steps.rows].tolist(),
+            map(_LEVELS.__getitem__, steps.before.tolist()),
+            map(_LEVELS.__getitem__, steps.to.tolist()),
+            steps.onsets.tolist(),
+            map(reasons.__getitem__, steps.ends.tolist()),
+            steps.places.tolist(),
+            steps.rungs.tolist(),
+        )
+        if self._wordless:
+            return without_words(self._run, rule, told)
+        reading, found = _ReadingColumns(self._screen, rule, np.unique(steps.rows)), []
+        for row, (step, time, before, to, onset, reason, place, rung) in zip(steps.rows.tolist(), told):
+            reading.row = row
+            change = Change(before, to, onset if to else None, reason, rule.clauses[place] if place >= 0 else None)
+            found.append(in_words(self._run, rule, change, rung, step, time, reading))
         return found
+
+    def _steps_of(self, rule: RuleState) -> _Steps:
+        return self._of_guard(rule) if rule.guard is not None else self._settled(rule, self._turns_of(rule))
 
     def stand(self, rule: RuleState) -> Stand:
         """Where a rule stands at the end. Raises CannotSay."""
-        if rule.guard is not None:
-            steps, begin, turns = self._of_guard(rule), None, {}
-        else:
+        steps, begin, turns = self._steps_of(rule), None, {}
+        if rule.guard is None:
             turns = self._turns_of(rule)
-            steps = list(self._settled(rule, turns))
             stretches = self._stretches(rule)
             begin = stretches[-1][0] if stretches and stretches[-1][1] == self._columns.count else None
-        newest = steps[-1][1] if steps else None
-        if newest is None:
-            return Stand(Level.GREEN, None, begin, turns)
-        return Stand(newest.to, newest.onset, begin, turns)
+        level = Level(int(steps.to[-1])) if len(steps) else Level.GREEN
+        return Stand(level, int(steps.onsets[-1]) if level else None, begin, turns)
 
     # ---------------------------------------------------------------- levels
 
-    def _of_guard(self, rule: RuleState) -> list[_Step]:
+    def _of_guard(self, rule: RuleState) -> _Steps:
         guard = rule.guard
         assert guard is not None
         points = self._columns.points.get(guard.metric.name)
         if points is None or np.isfinite(points.values).all():
-            return []
+            return _NO_STEPS
         rows = self._columns.evaluations(guard)
         values = np.broadcast_to(self._columns.number(guard.metric).values, (self._columns.count,))[rows]
         amiss = np.isnan(values) & guard.watches_nan | np.isinf(values) & guard.watches_inf
-        steps, before, level = self._columns.rows.steps, np.concatenate([[False], amiss[:-1]]), rule.guard_level
-        found = []
-        for row, is_amiss in zip(rows[amiss != before].tolist(), amiss[amiss != before].tolist()):
-            if is_amiss:
-                change = Change(Level.GREEN, level, int(steps[row]), "nonfinite", None)
-            else:
-                change = Change(level, Level.GREEN, None, "nonfinite", None)
-            found.append((row, change, -1))
-        return found
+        differs = np.diff(amiss, prepend=False)
+        rows, amiss, none = rows[differs], amiss[differs], np.full(int(differs.sum()), -1)
+        level = int(rule.guard_level)
+        return _Steps(rows, ~amiss * level, amiss * level, self._columns.rows.steps[rows], none * 0, none, none)
 
-    def _turns_of(self, rule: RuleState) -> dict[Clause, list[Turn]]:
+    def _turns_of(self, rule: RuleState) -> dict[Clause, Turns]:
         """The turns of those of its clauses whose condition is ever true."""
         if rule not in self._known:
             self._known[rule] = self._turned(rule)
         return self._known[rule]
 
-    def _turned(self, rule: RuleState) -> dict[Clause, list[Turn]]:
+    def _turned(self, rule: RuleState) -> dict[Clause, Turns]:
         said = {clause: found for clause in rule.clauses if (found := self._said(clause)) is not None}
         stretches = self._stretches(rule) if said else []
-        return {clause: list(self._turns(clause, found, stretches)) for clause, found in said.items()}
+        return {clause: Turns.joined(list(self._turns(clause, found, stretches))) for clause, found in said.items()}
 
-    def _settled(self, rule: RuleState, found: Mapping[Clause, Sequence[Turn]]) -> Iterator[_Step]:
+    def _settled(self, rule: RuleState, found: Mapping[Clause, Turns]) -> _Steps:
         """As `RuleState.settle` finds the rule's level from those of its clauses."""
-        if not found:
-            return
-        stretches = self._stretches(rule)
-        turns: dict[int, list[tuple[int, Turn]]] = {}
-        for place, clause in enumerate(rule.clauses):
-            for turn in found.get(clause, ()):
-                turns.setdefault(turn.row, []).append((place, turn))
-        ends = {end for _, end in stretches}
-        now = [Turn(-1, Level.GREEN) for _ in rule.clauses]
-        level = Level.GREEN
-        for row in sorted(turns):
-            for place, turn in turns[row]:
-                now[place] = turn
-            to = max(turn.level for turn in now)
-            if to == level:
-                continue
-            onset, deciding, rung = None, None, -1
-            if to:
-                place = next(i for i, turn in enumerate(now) if turn.level == to)
-                deciding, rung = rule.clauses[place], now[place].rung
-                onset = int(self._columns.rows.steps[min(turn.onset for turn in now if turn.level == to)])
-            reason = Reason.OUT_OF_PHASE.value if row in ends else "condition"
-            yield row, Change(level, to, onset, reason, deciding), rung
-            level = to
+        own = {place: found[clause] for place, clause in enumerate(rule.clauses) if clause in found}
+        if not any(map(len, own.values())):
+            return _NO_STEPS
+        at = self._columns.rows.steps
+        turns = list(own.values())
+        rows = turns[0].rows if len(turns) == 1 else np.unique(np.concatenate([one.rows for one in turns]))
+        newest = [np.searchsorted(one.rows, rows, side="right") - 1 for one in turns]
+        levels, rungs, onsets = (
+            np.array([np.where(which >= 0, getattr(one, name)[which], none) if len(one) else np.full(len(rows), none)
+                      for one, which in zip(turns, newest)])
+            for name, none in (("levels", 0), ("rungs", -1), ("onsets", -1))
+        )  # fmt: skip
+        to = levels.max(axis=0)
+        before = np.concatenate([[0], to[:-1]])
+        differs = np.nonzero(to != before)[0]
+        rows, levels, to, before = rows[differs], levels[:, differs], to[differs], before[differs]
+        deciding, is_on = levels.argmax(axis=0), to > 0
+        since = np.where(levels == to, onsets[:, differs], self._columns.count).min(axis=0)
+        return _Steps(
+            rows,
+            before,
+            to,
+            np.where(is_on, at[np.where(is_on, since, 0)], -1),
+            np.isin(rows, [end for _, end in self._stretches(rule)]),
+            np.where(is_on, np.array(list(own))[deciding], -1),
+            np.where(is_on, rungs[deciding, differs], -1),
+        )
 
     def _stretches(self, rule: RuleState) -> Sequence[tuple[int, int]]:
         """The rows within the phases of a rule: from where to where."""
@@ -176,7 +203,7 @@ class Changes:
         edges = np.nonzero(inside[1:] != inside[:-1])[0].tolist()
         return list(zip(edges[::2], edges[1::2]))
 
-    def _turns(self, clause: Clause, said: Said, stretches: Sequence[tuple[int, int]]) -> Iterator[Turn]:
+    def _turns(self, clause: Clause, said: Said, stretches: Sequence[tuple[int, int]]) -> Iterator[Turns]:
         at, count = self._columns.rows, self._columns.count
         when = self.clear_when.get(clause)
         until = None if when is None else self._said(when, asks_all=True)
@@ -193,9 +220,9 @@ class Changes:
                 clears = clearing.within(begin, end).reached(own, at)
             else:
                 clears = own.reached(clause.clear_holding.span, at, opposite=True)
-            yield from episodes(own, rungs, holds, clears, clearing is not None, at, begin, end)
+            yield episodes(own, rungs, holds, clears, clearing is not None, at, begin, end)
             if end < count:
-                yield Turn(end, Level.GREEN)
+                yield Turns.of([(end, int(Level.GREEN), -1, -1)])
 
     def _said(self, root: Clause | ClearWhen, asks_all: bool = False) -> Said | None:
         """What a condition is at its evaluations; None where it never holds, unless that is asked for as well."""

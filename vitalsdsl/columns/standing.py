@@ -20,7 +20,7 @@ from vitalsdsl.nodes import base as nd
 from vitalsdsl.nodes import signals as sg
 from vitalsdsl.nodes.holding import Holding, Moment
 from vitalsdsl.planning.plan import Plan
-from vitalsdsl.verdicts.episodes import Turn
+from vitalsdsl.verdicts.episodes import Turns
 from vitalsdsl.verdicts.verdict import Clause, ClearWhen, Gate, Guard
 
 
@@ -98,7 +98,7 @@ class Standing:
         begin = stand.begin
         if begin is None:
             return  # outside its phases: it has left all behind
-        turns = stand.turns.get(clause, [])
+        turns = stand.turns.get(clause, Turns.of([]))
         rows = self._columns.evaluations(clause)
         rows = rows[np.searchsorted(rows, begin) :]
         self._screen.settle(self._columns.references(clause))
@@ -107,22 +107,22 @@ class Standing:
         cleared, episode = _newest_episode(turns)
         place = int(np.searchsorted(rows, cleared, side="right"))
         rows, said = rows[place:], said[place:]
-        fired = episode[0].row if episode else self._columns.count
+        fired = int(episode.rows[0]) if len(episode) else self._columns.count
         later = rows > fired
         pending = np.where(np.isnan(said) & ~later, 0.0, said) if clause.unknown_resets else said
         self._hold(own.holding, rows, pending)
-        if episode:
+        if len(episode):
             own.fired = self._moment_of(fired, own.holding)
             if own.counts:
                 own.trues = int((said[later] == 1.0).sum())
-            own.level, own.rung = episode[-1].level, episode[-1].rung
-            own.onset, _ = self.moment(episode[-1].onset)
+            own.level, own.rung = Level(int(episode.levels[-1])), int(episode.rungs[-1])
+            own.onset, _ = self.moment(int(episode.onsets[-1]))
         if clause.waits_for_clear:
-            if episode:
+            if len(episode):
                 self._hold(own.clear_holding, *self._clearing(clause, fired))
         elif clause.clear_holding.span.n:
             self._hold(own.clear_holding, rows, 1.0 - said)
-        elif episode:
+        elif len(episode):
             self._hold(own.clear_holding, rows[later], 1.0 - said[later])
 
     def _clearing(self, clause: Clause, fired: int) -> tuple[Array, Array]:
@@ -217,12 +217,12 @@ def as_read(node: nd.Node, value: float) -> Any:
     return as_truth(value) if node.is_condition else value
 
 
-def _newest_episode(turns: list[Turn]) -> tuple[int, list[Turn]]:
+def _newest_episode(turns: Turns) -> tuple[int, Turns]:
     """The row at which a clause last cleared (-1: never), and the turns since."""
-    for place in range(len(turns) - 1, -1, -1):
-        if turns[place].level is Level.GREEN:
-            return turns[place].row, turns[place + 1 :]
-    return -1, turns
+    cleared = np.nonzero(turns.levels == int(Level.GREEN))[0]
+    if not len(cleared):
+        return -1, turns
+    return int(turns.rows[cleared[-1]]), turns.since(int(cleared[-1]) + 1)
 
 
 _PUT: dict[type[sg.Root], Callable[[Standing, Any, Any], None]] = {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -53,38 +54,54 @@ def _begins(true: Array) -> Array:
 
 def _reached(span: Span, true: Array, where: Array, at: Rows) -> Array:
     """Whether the stretch of true evaluations that ends at each place is as long as the span asks."""
-    if not span.n and all(extent.unit in (SAMPLES, STEPS) for extent in span.extents):
-        return _long_enough(span.extents, true, where, at)
-    places = np.arange(len(true))
-    begins = np.minimum(_begins(true), places)
     if span.n:
-        trues = np.concatenate([[0], np.cumsum(true)])
-        return trues[places + 1] - trues[np.maximum(places + 1 - span.n, 0)] >= span.k
-    reached = np.ones(len(true), bool)
-    for extent in span.extents:
-        if extent.unit == SAMPLES:
-            reached &= places - begins + 1 >= extent.size
-        elif extent.unit == STEPS:
-            reached &= at.steps[where] - at.steps[where[begins]] + 1 >= extent.size
-        elif extent.unit == TIME:
-            reached &= at.times[where] - at.times[where[begins]] >= extent.size
-    return reached
-
-
-def _long_enough(extents: Sequence[Extent], true: Array, where: Array, at: Rows) -> Array:
-    """The same by stretches, of which there are few: in each, from where on it is long enough."""
+        return _often(span, true)
     begins, ends = stretches(true)
-    firsts = begins
-    for extent in extents:
-        if extent.unit == SAMPLES:
-            firsts = np.maximum(firsts, begins + math.ceil(extent.size) - 1)
-        elif len(begins):
-            far = np.ceil(at.steps[where[begins]] + extent.size - 1)
-            firsts = np.maximum(firsts, np.searchsorted(where, np.searchsorted(at.steps, far)))
+    firsts, which = _long_enough(span.extents, begins, ends, where, at)
     reached = np.zeros(len(true), bool)
-    for first, end in zip(firsts.tolist(), ends.tolist()):
+    for first, end in zip(firsts.tolist(), ends[which].tolist()):
         reached[first:end] = True
     return reached
+
+
+def _often(span: Span, true: Array) -> Array:
+    """Whether k of the last n evaluations are true."""
+    trues, places = np.concatenate([[0], np.cumsum(true)]), np.arange(1, len(true) + 1)
+    often: Array = trues[places] - trues[np.maximum(places - span.n, 0)] >= span.k
+    return often
+
+
+def _long_enough(
+    extents: Sequence[Extent], begins: Array, ends: Array, where: Array, at: Rows
+) -> tuple[Array, Array]:
+    """Of the stretches that are long enough from where on they are, and which these are: most are not."""
+    firsts, which = begins, np.arange(len(begins))
+    for extent in extents:
+        if extent.unit == SAMPLES:
+            least = begins + math.ceil(extent.size) - 1
+        else:
+            now, own = (at.steps if extent.unit == STEPS else at.times), extent.unit == STEPS
+            is_long = now[where[ends - 1]] - now[where[begins]] + own >= extent.size
+            begins, ends, firsts, which = begins[is_long], ends[is_long], firsts[is_long], which[is_long]
+            least = _first_beyond(extent.size - own, begins, ends, where, now)
+        firsts = np.maximum(firsts, least)
+        is_long = firsts < ends
+        if not is_long.all():
+            begins, ends, firsts, which = begins[is_long], ends[is_long], firsts[is_long], which[is_long]
+    return firsts, which
+
+
+def _first_beyond(size: float, begins: Array, ends: Array, where: Array, now: Array) -> Array:
+    """In each stretch the first place that lies so far beyond its first; its last does."""
+    low, high, begin = begins.copy(), ends - 1, now[where[begins]]
+    left = np.nonzero(low < high)[0]
+    while len(left):
+        middle = (low[left] + high[left]) // 2
+        is_beyond = now[where[middle]] - begin[left] >= size
+        high[left[is_beyond]] = middle[is_beyond]
+        low[left[~is_beyond]] = middle[~is_beyond] + 1
+        left = left[low[left] < high[left]]
+    return low
 
 
 def stretches(true: Array) -> tuple[Array, Array]:
@@ -123,16 +140,41 @@ class Reached:
         self._counted = None if counts is None else np.nonzero(counts)[0]
         self._begins, self._ends = stretches(true)
 
+    @property
+    def is_plain(self) -> bool:
+        """Whether each stretch says by itself where it is reached."""
+        return not self._span.n and self._counted is None
+
+    def anew(self) -> tuple[Array, Array]:
+        """Of a plain one the first row of each stretch at which it is reached, and the stretch's first row."""
+        firsts, which = self._long
+        return self._rows[firsts], self._rows[self._begins[which]]
+
+    @functools.cached_property
+    def _long(self) -> tuple[Array, Array]:
+        """Of the stretches in which it is reached, counted from their own beginning, the first place at which it is, and
+        which these are."""
+        return self._asked(*_long_enough(self._span.extents, self._begins, self._ends, self._rows, self._at))
+
+    def _asked(self, firsts: Array, which: Array) -> tuple[Array, Array]:
+        """The first places from these on at which it is asked, in as many of the stretches as have one."""
+        if self._counted is None:
+            return firsts, which
+        firsts = np.append(self._counted, len(self._rows))[np.searchsorted(self._counted, firsts)]
+        is_within = firsts < self._ends[which]
+        return firsts[is_within], which[is_within]
+
+    @functools.cached_property
+    def _often(self) -> Array:
+        """The places at which k of the last n evaluations are true, whatever is forgotten of them, and it is asked."""
+        places = np.nonzero(self._true & _often(self._span, self._true))[0]
+        return places if self._counted is None else np.intersect1d(places, self._counted, assume_unique=True)
+
     def first(self, after: int, beyond: int) -> int:
         """The first row beyond one at which it is reached, evaluations up to the row `after` being forgotten; -1 for none."""
         counted, place = np.searchsorted(self._rows, (after, beyond), side="right").tolist()
-        stretch = int(np.searchsorted(self._ends, place, side="right"))
-        for i in range(stretch, len(self._ends)):
-            begin, end = int(self._begins[i]), int(self._ends[i])
-            found = self._first_within(max(begin, counted), max(begin, place), end, counted)
-            if found < end:
-                return int(self._rows[found])
-        return -1
+        found = self._first_often(place, counted) if self._span.n else self._first_long(place, counted)
+        return int(self._rows[found]) if found >= 0 else -1
 
     def onset(self, row: int, after: int) -> int:
         """The row at which the stretch of true evaluations begins that goes on at a row, counted likewise."""
@@ -140,34 +182,31 @@ class Reached:
         stretch = int(np.searchsorted(self._ends, place, side="right"))
         return int(self._rows[max(int(self._begins[stretch]), counted)])
 
-    def _first_within(self, begin: int, place: int, end: int, counted: int) -> int:
-        """The first place from one on at which it is reached, in a stretch between two places; `end` where there is none."""
-        for extent in self._span.extents:
-            place = max(place, self._first_after(extent, begin, end))
-        if self._span.n:
-            place = self._often_enough(place, end, counted)
-        if self._counted is None or place >= end:
-            return place
-        next_ = int(np.searchsorted(self._counted, place))
-        return min(int(self._counted[next_]), end) if next_ < len(self._counted) else end
+    def _first_long(self, place: int, counted: int) -> int:
+        """The first place from one on in a stretch that is as long there as the extents ask; -1 for none."""
+        stretch = int(np.searchsorted(self._ends, place, side="right"))
+        if stretch == len(self._ends):
+            return -1
+        # What is forgotten can only be of the stretch that goes on there.
+        begin, end = self._begins[stretch : stretch + 1], self._ends[stretch : stretch + 1]
+        firsts, which = _long_enough(self._span.extents, np.maximum(begin, counted), end, self._rows, self._at)
+        firsts, _ = self._asked(np.maximum(firsts, place), which + stretch)
+        if not len(firsts):
+            firsts, which = self._long
+            firsts = firsts[np.searchsorted(which, stretch, side="right") :]
+        return int(firsts[0]) if len(firsts) else -1
 
-    def _first_after(self, extent: Extent, begin: int, end: int) -> int:
-        """The first place that lies an extent beyond one."""
-        if extent.unit == SAMPLES:
-            return min(begin + math.ceil(extent.size) - 1, end)
-        now = (self._at.steps if extent.unit == STEPS else self._at.times)[self._rows[begin:end]]
-        reached = now - now[0] + (extent.unit == STEPS) >= extent.size
-        found = int(np.argmax(reached))
-        return begin + found if reached[found] else end
-
-    def _often_enough(self, place: int, end: int, counted: int) -> int:
-        """The first place at which k of the last n evaluations are true."""
-        first = max(counted, place + 1 - self._span.n)
-        trues = np.concatenate([[0], np.cumsum(self._true[first:end])])
-        last = np.arange(place, end) + 1 - first
-        often = trues[last] - trues[np.maximum(last - self._span.n, 0)] >= self._span.k
-        found = int(np.argmax(often)) if len(often) else 0
-        return place + found if len(often) and often[found] else end
+    def _first_often(self, place: int, counted: int) -> int:
+        """The first place from one on at which k of the last n evaluations are true; -1 for none."""
+        # Of the last n at the first n places some are forgotten.
+        own = self._true[counted : counted + self._span.n]
+        places = counted + np.nonzero(own & (np.cumsum(own) >= self._span.k))[0]
+        places = places[np.searchsorted(places, place) :]
+        if self._counted is not None:
+            places = np.intersect1d(places, self._counted, assume_unique=True)
+        if not len(places):
+            places = self._often[np.searchsorted(self._often, max(place, counted + self._span.n)) :]
+        return int(places[0]) if len(places) else -1
 
 
 def may_hold(span: Span, true: Array, surely_false: Array, at: Rows, rows: Array) -> Array:

@@ -15,13 +15,34 @@ from vitalsdsl.nodes.spells import Reached
 
 
 @dataclass(frozen=True)
-class Turn:
-    """From a row on a clause is at a level, by one of its rungs (-1: green); `onset` is the row at which that began."""
+class Turns:
+    """From each of these rows on a clause is at a level, by one of its rungs (-1: green); `onsets` are the rows at which
+    that began (-1 of green)."""
 
-    row: int
-    level: Level
-    rung: int = -1
-    onset: int = -1
+    rows: Array
+    levels: Array
+    rungs: Array
+    onsets: Array
+
+    @classmethod
+    def of(cls, turns: Sequence[tuple[int, int, int, int]]) -> Turns:
+        """From a row, a level, a rung and an onset each."""
+        return cls(*np.array(turns, dtype=np.int64).reshape(-1, 4).T)
+
+    @classmethod
+    def joined(cls, parts: Sequence[Turns]) -> Turns:
+        """Those of several, one after the other."""
+        if len(parts) == 1:
+            return parts[0]
+        fields = zip(*((one.rows, one.levels, one.rungs, one.onsets) for one in parts))
+        return cls(*map(np.concatenate, fields)) if parts else cls.of([])
+
+    def since(self, place: int) -> Turns:
+        """Those from a place on."""
+        return Turns(self.rows[place:], self.levels[place:], self.rungs[place:], self.onsets[place:])
+
+    def __len__(self) -> int:
+        return len(self.rows)
 
 
 @dataclass(frozen=True)
@@ -83,25 +104,68 @@ def episodes(
     at: Rows,
     begin: int,
     end: int,
-) -> Iterator[Turn]:
+) -> Turns:
     """The turns of a clause that is first looked at at the row `begin`, up to the row `end`; `forgets`: what clears it is
     counted from where it fires."""
-    climb = _climbs(rungs, said, at)
+    if not forgets and holds.is_plain and clears.is_plain:
+        fired, onsets, cleared = _alternately(holds, clears)
+    else:
+        fired, onsets, cleared = _one_by_one(holds, clears, forgets, begin, end)
+    over = np.append(cleared, end)[: len(fired)]
+    if len(rungs.levels) > 1:
+        return _climbed(rungs, said, at, fired, onsets, cleared, over)
+    rows, count = np.empty(len(fired) + len(cleared), np.int64), len(fired)
+    rows[::2], rows[1::2] = fired, cleared
+    levels, taken, began = np.zeros_like(rows), np.full_like(rows, -1), np.full_like(rows, -1)
+    levels[::2], taken[::2], began[::2] = int(rungs.levels[0]), 0, onsets[:count]
+    return Turns(rows, levels, taken, began)
+
+
+def _alternately(holds: Reached, clears: Reached) -> tuple[Array, Array, Array]:
+    """Where a clause fires, and since when, and where it clears, if each stretch of true evaluations is long enough by
+    itself, or not: nothing that is forgotten when it clears is of one that comes after."""
+    (fires, begins), (ends, _) = holds.anew(), clears.anew()
+    rows = np.concatenate([fires, ends])
+    order = np.argsort(rows, kind="stable")
+    is_end = (order >= len(fires)).astype(np.int8)
+    # Of those that follow upon each other the first counts, and the first of all is one at which it fires.
+    order = order[np.diff(is_end, prepend=1) != 0]
+    fired, cleared = order[::2], order[1::2]
+    return rows[fired], begins[fired], rows[cleared]
+
+
+def _one_by_one(
+    holds: Reached, clears: Reached, forgets: bool, begin: int, end: int
+) -> tuple[Array, Array, Array]:
+    """The same where what is forgotten counts."""
+    fires: list[int] = []
+    onsets: list[int] = []
+    ends: list[int] = []
     after = begin - 1
     while True:
         fired = holds.first(after, after)
         if not 0 <= fired < end:
-            return
-        onset = holds.onset(fired, after)
-        cleared = clears.first(fired if forgets else after, fired)
-        over = cleared if 0 <= cleared < end else end
-        yield Turn(fired, rungs.levels[0], 0, onset)
-        for row, rung in climb(fired, over):
-            yield Turn(row, rungs.levels[rung], rung, onset)
-        if over == end:
-            return
-        yield Turn(cleared, Level.GREEN)
-        after = cleared
+            break
+        fires.append(fired)
+        onsets.append(holds.onset(fired, after))
+        after = clears.first(fired if forgets else after, fired)
+        if not 0 <= after < end:
+            break
+        ends.append(after)
+    return np.array(fires, np.int64), np.array(onsets, np.int64), np.array(ends, np.int64)
+
+
+def _climbed(
+    rungs: Rungs, said: Said, at: Rows, fired: Array, onsets: Array, cleared: Array, over: Array
+) -> Turns:
+    """The turns with the rungs that are taken between firing and clearing."""
+    climb, turns = _climbs(rungs, said, at), []
+    for i, (row, onset, until) in enumerate(zip(fired.tolist(), onsets.tolist(), over.tolist())):
+        turns.append((row, int(rungs.levels[0]), 0, onset))
+        turns += [(later, int(rungs.levels[rung]), rung, onset) for later, rung in climb(row, until)]
+        if i < len(cleared):
+            turns.append((until, int(Level.GREEN), -1, -1))
+    return Turns.of(turns)
 
 
 Climb = Callable[[int, int], Iterator[tuple[int, int]]]
