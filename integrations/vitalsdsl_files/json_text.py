@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 import re
 
+from pydantic_core import from_json
+
 _CURLY = str.maketrans("“”„‟‘’", '""""""')
 _BARE = re.compile(r"(?<=[:,\[\s])([+-]?)(?:(nan)|(inf(?:inity)?))(?=\s*[,}\]])", re.IGNORECASE)
-
-_DECODE = json.JSONDecoder().raw_decode
 
 
 def parse(text: str) -> object:
@@ -18,9 +18,10 @@ def parse(text: str) -> object:
     {'loss': nan, 'step': 3, 'norm': -inf}
     """
     try:
-        value, end = _DECODE(text)
-        if end == len(text):  # nearly always: it spares two searches for what stands around the value
-            return value
+        return from_json(text, cache_strings="keys")  # three times as quick as the standard library's
+    except ValueError:
+        pass  # it is stricter than that one, which has the last word
+    try:
         return json.loads(text)
     except ValueError:
         mended = _BARE.sub(_as_json, text.translate(_CURLY))

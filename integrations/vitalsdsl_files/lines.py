@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TextIO
 
@@ -11,6 +11,9 @@ from vitalsdsl_files.format import Reading
 
 LONGEST = 16 * 1024 * 1024
 """A longer line is not held in memory: it counts as one that cannot be read. In characters."""
+
+BLOCK = 256 * 1024
+"""How much of a log is taken apart into lines at once, in characters."""
 
 _AROUND = " \t\r\n\0\ufeff"
 _AT_AN_END = tuple("0123456789.")
@@ -34,8 +37,35 @@ def lines_of(stream: TextIO) -> Iterator[Line]:
         whole = text[-1] == "\n"
         if not whole and len(text) >= LONGEST:
             yield Line(number, None, _pass_over(stream))
-        elif stripped := text.strip(_AROUND):
-            yield Line(number, stripped if "\t" not in text else text.strip("\r\n\0\ufeff"), whole)
+        elif (line := line_of(number, text, whole)) is not None:
+            yield line
+
+
+def line_of(number: int, text: str | None, whole: bool) -> Line | None:
+    """A line; None where it is empty."""
+    if text is None:
+        return Line(number, None, whole)
+    stripped = text.strip(_AROUND)
+    if not stripped:
+        return None
+    return Line(number, stripped if "\t" not in text else text.strip("\r\n\0\ufeff"), whole)
+
+
+def blocks_of(stream: TextIO) -> Iterator[tuple[int, Sequence[str | None], bool]]:
+    """All lines as they stand, many at once: the number of the first, the lines without their ends (None: too long to be
+    held), and whether the last of them ends in a line end."""
+    number, rest = 1, ""
+    while text := stream.read(BLOCK):
+        *ended, rest = (rest + text).split("\n")
+        if ended:
+            is_long = max(map(len, ended)) >= LONGEST
+            yield number, [None if len(one) >= LONGEST else one for one in ended] if is_long else ended, True
+            number += len(ended)
+        if len(rest) >= LONGEST:
+            yield number, [None], _pass_over(stream)
+            number, rest = number + 1, ""
+    if rest:
+        yield number, [rest], False
 
 
 def uncut(text: str) -> str:
@@ -79,8 +109,8 @@ class Tally:
         self._bad = 0
         self._first_bad: list[int] = []
 
-    def good(self) -> None:
-        self._good += 1
+    def good(self, count: int = 1) -> None:
+        self._good += count
 
     def bad(self, line: Line) -> None:
         """A line that cannot be read. The last one, without a line end, is one that was still being written."""

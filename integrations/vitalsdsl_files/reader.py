@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import io
 import os
 import re
@@ -11,15 +12,18 @@ from contextlib import ExitStack, closing
 from dataclasses import dataclass, replace
 from itertools import chain, islice
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from vitalsdsl.ground.errors import MissingExtraError, SourceError, UsageError
 from vitalsdsl.ground.points import Rewind, Row, RunInfo
 from vitalsdsl.runs.sources import Recording, apart
-from vitalsdsl_files.format import LAST_RESORT, BinaryFormat, Format, Reading
+from vitalsdsl_files.format import LAST_RESORT, BinaryFormat, Format, Reading, together
 from vitalsdsl_files.opening import HEAD, Joined, Log, encoding_of, head_of, pieces_of, start_of, text_of, unreadable
 from vitalsdsl_files.registry import known
 from vitalsdsl_files.segments import MODES, GoingBack, Part, Track, parts_of
+
+if TYPE_CHECKING:
+    from vitalsdsl.nodes.table import Piece
 
 HELD = 1_000_000
 """How many values of a log are held in memory, so that it is read but once."""
@@ -47,6 +51,10 @@ class _Wish:
         return "ignore" if self.on_decrease == "auto" and not reading.infers else self.on_decrease
 
 
+Pieces = Iterator["Piece | Sequence[Row | Rewind]"]
+"""Events, many at once."""
+
+
 @dataclass(frozen=True)
 class _Anew:
     """Events that are read anew each time they are gone through."""
@@ -55,6 +63,16 @@ class _Anew:
 
     def __iter__(self) -> Iterator[Row | Rewind]:
         return self.begin()
+
+
+@dataclass(frozen=True)
+class _AnewInPieces(_Anew):
+    """Those of a long log, which are read many at once: `vitalsdsl.nodes.table.InPieces`."""
+
+    together: Callable[[], Pieces]
+
+    def pieces(self) -> Pieces:
+        return self.together()
 
 
 def read(
@@ -207,25 +225,30 @@ def _runs(found: Format | BinaryFormat, log: Log, wish: _Wish, notes: Iterable[s
     reading = Reading(log.name, wish.step_key)
     reading.notes.extend(notes)
     track = Track()
-    held: list[Row | Rewind] | None = []
+    held: list[Row | Rewind] = []
     room = HELD
     with closing(_events(found, log, reading)) as events:
         for event in events:
             track.add(event)
-            if held is None:
-                continue
             held.append(event)
             room -= 1 if isinstance(event, Rewind) else 1 + len(event.values)
             if room < 0:
-                held = None
-                if wish.mode(reading) == "ignore":
-                    return [_as_it_comes(reading, lambda again: _events(found, log, again))]
+                break
+    if room < 0:
+        held = []
+        if wish.mode(reading) == "ignore":
+            return [_as_it_comes(reading, lambda again: _pieces(found, log, again))]
+        track, reading = Track(), Reading(log.name, wish.step_key, notes=list(notes))
+        _in_columns().follow(track, _pieces(found, log, reading))
     if not track.rows:
         raise SourceError(f"`{log.name}` has no rows")
     if track.rows > max(FEW_ROWS, len(set(track.kinds))) and min(track.steps) == max(track.steps):
         reading.notes.append(f"all {track.rows:,} rows are at step {track.steps[0]}, and count as one")
     parts = parts_of(track, wish.mode(reading))
-    return [_recording(at, part, reading, _part_events(found, log, part, held, wish)) for at, part in enumerate(parts)]
+    return [
+        _recording(at, part, reading, _part_events(found, log, part, held if room >= 0 else None, wish))
+        for at, part in enumerate(parts)
+    ]
 
 
 def _recording(at: int, part: Part, reading: Reading, events: Iterable[Row | Rewind]) -> Recording:
@@ -238,7 +261,13 @@ def _part_events(
 ) -> Iterable[Row | Rewind]:
     if held is not None:
         return tuple(_within(part, iter(held)))
-    return _Anew(lambda: _within(part, _events(found, log, Reading(log.name, wish.step_key))))
+
+    def pieces() -> Pieces:
+        return _pieces(found, log, Reading(log.name, wish.step_key))
+
+    if part.is_all:
+        return _AnewInPieces(lambda: _in_columns().rows_in(pieces()), pieces)
+    return _Anew(lambda: _within(part, _in_columns().rows_in(pieces())))
 
 
 def _within(part: Part, events: Iterator[Row | Rewind]) -> Iterator[Row | Rewind]:
@@ -262,22 +291,52 @@ def _events(found: Format | BinaryFormat, log: Log, reading: Reading) -> Generat
         raise unreadable(log.name, problem) from problem
 
 
-def _as_it_comes(reading: Reading, events: Callable[[Reading], Iterator[Row | Rewind]]) -> Recording:
+def _pieces(
+    found: Format | BinaryFormat, log: Log, reading: Reading
+) -> Generator[Piece | Sequence[Row | Rewind], None, None]:
+    if isinstance(found, BinaryFormat):
+        yield from together(_events(found, log, reading))
+        return
+    try:
+        with text_of(log.open(), log.name, reading.notes.append) as text:
+            yield from found.pieces(text, reading)
+    except OSError as problem:
+        raise unreadable(log.name, problem) from problem
+
+
+def _in_columns() -> Any:
+    """What wants NumPy, and long logs alone want."""
+    return importlib.import_module("vitalsdsl_files.in_columns")
+
+
+def _as_it_comes(reading: Reading, pieces: Callable[[Reading], Pieces]) -> Recording:
     """One run whose events are not looked at beforehand. What shows later is noted later."""
     late: list[str] = []
     said = tuple(reading.notes)
 
+    def noted(again: Reading) -> None:
+        late.extend(note for note in again.notes if note not in said and note not in late)
+
     def begin() -> Iterator[Row | Rewind]:
         again, going_back = Reading(reading.name, reading.step_key, reading.live), GoingBack()
         try:
-            for event in events(again):
-                going_back.add(event)
-                yield event
+            for piece in pieces(again):
+                for event in piece if isinstance(piece, Sequence) else piece.rows():
+                    going_back.add(event)
+                    yield event
         finally:
             again.notes += [note] if (note := going_back.note()) else []
-            late.extend(note for note in again.notes if note not in said and note not in late)
+            noted(again)
 
-    return Recording(RunInfo(reading.name, reading.total_steps, notes=said), _Anew(begin), late)
+    def in_pieces() -> Pieces:
+        again = Reading(reading.name, reading.step_key)
+        try:
+            yield from pieces(again)
+        finally:
+            noted(again)
+
+    info = RunInfo(reading.name, reading.total_steps, notes=said)
+    return Recording(info, _Anew(begin) if reading.live else _AnewInPieces(begin, in_pieces), late)
 
 
 def _read_pipe(stream: Any, name: str, wish: _Wish, ours: bool = False) -> list[Recording]:
@@ -319,12 +378,12 @@ def _piped(found: Format, pipe: Joined, reading: Reading, stream: Any) -> Record
         reading.notes.append("it is read as it comes: where the step goes back, rows are passed on as they are")
     waiting = [(chain([first], events), stream)]  # the caller's stream is held: let go of, it would close itself
 
-    def once(again: Reading) -> Iterator[Row | Rewind]:
+    def once(again: Reading) -> Pieces:
         if not waiting:
             raise SourceError(f"`{reading.name}` can be read only once")
         coming, _held = waiting.pop()
         try:
-            yield from coming
+            yield from ([event] for event in coming)
         finally:
             again.notes = reading.notes
 

@@ -37,15 +37,21 @@ TIME_KEYS = ("_time", "_timestamp", "timestamp")
 SAMPLE = 200
 """How many rows are looked at to choose the step."""
 
-_LARGEST = 2**53
+LoggedRow = Mapping[str, object]
+"""What a row of a log holds, by name."""
+
+LARGEST = 2**53
+"""Beyond this not every whole number is a float."""
+
 _NESTED = {dict, list}
 _LONGEST_LIST = 64
 _WRAPPERS = ("data", "metrics", "logs", "scalars")
 """Keys that say nothing of what they hold: verl writes `{"step": 3, "data": {"actor/lr": …}}`."""
 _CALLED = ("name", "metric", "key", "tag", "domain", "task", "dataset", "split", "label", "id")
 _ROLES = frozenset({"val", "valid", "validation", "eval", "evaluation", "test", "dev"})
-_ROLE_KEYS = ("split", "phase", "mode", "type", "stage", "kind", "event")
-_SAYS_ROLE = frozenset(_ROLE_KEYS)
+_ROLES_IN_ORDER = ("split", "phase", "mode", "type", "stage", "kind", "event")
+ROLE_KEYS = frozenset(_ROLES_IN_ORDER)
+"""The keys under which a row may say that it is an evaluation's."""
 _TIMES = frozenset(TIME_KEYS)
 _OF_HOW_MANY = re.compile(r"\s*(\d{1,18})\s*/\s*(\d{1,18})\s*$")
 
@@ -107,10 +113,10 @@ def whole(value: object) -> int | None:
     """
     if value.__class__ is str and (parts := _OF_HOW_MANY.match(str(value))) is not None:
         value = int(parts[1])
-    if value.__class__ is int and -_LARGEST <= value <= _LARGEST:
+    if value.__class__ is int and -LARGEST <= value <= LARGEST:
         return value
     found = number(value)
-    if found is None or not abs(found) <= _LARGEST or not found.is_integer():
+    if found is None or not abs(found) <= LARGEST or not found.is_integer():
         return None
     return int(found)
 
@@ -129,7 +135,7 @@ def row_of(values: Mapping[str, object], key: str) -> Row | None:
         return None
     numbers: dict[str, float] = {}
     for name, value in values.items():
-        found = value if value.__class__ is float else number(_without_percent(value))
+        found = value if value.__class__ is float else number(without_percent(value))
         if found is not None and name[:1] != "_":
             numbers[name] = found
     numbers.pop("timestamp", None)
@@ -138,7 +144,8 @@ def row_of(values: Mapping[str, object], key: str) -> Row | None:
     return Row(step, numbers, math.nan if _TIMES.isdisjoint(values) else _time(values))
 
 
-def _without_percent(value: object) -> object:
+def without_percent(value: object) -> object:
+    """A text that is a share without its sign; anything else as it is."""
     return value.rstrip(" %") if isinstance(value, str) and value.rstrip().endswith("%") else value
 
 
@@ -151,49 +158,66 @@ def _time(values: Mapping[str, object]) -> float:
     return math.nan
 
 
-def stepped(
-    rows: Iterable[Mapping[str, object] | Rewind], reading: Reading, canonical: bool = False
-) -> Iterator[Row | Rewind]:
+class Stepping:
     """Rows with their steps, once it is settled which key holds them; rows without one are left out, and counted.
 
     With `canonical`, rows with a `step` are taken as they are: a step that goes back means nothing by itself. Where no row
     has a step, and they are a training's, their numbers are it. Raises SourceError where no row of anything else has one.
     """
-    coming = iter(rows)
-    key, sample, left_out = _settle(coming, reading)
-    all_rows: Iterator[Mapping[str, object] | Rewind] = chain(sample, coming)
-    if key is None:
-        reading.notes.append(COUNTED)
-        key, all_rows = "step", counted(all_rows)
-    reading.infers = not (canonical and key == "step")
-    told: dict[str, None] = {}
-    if math.isnan(reading.total_steps):
-        reading.total_steps = _length(sample, key)
-    for row in all_rows:
+
+    def __init__(self, coming: Iterator[LoggedRow | Rewind], reading: Reading, canonical: bool = False) -> None:
+        key, self.sample, self._left_out = _settle(coming, reading)
+        self.is_counted = key is None
+        """Whether no row has a step."""
+        self.key = "step" if key is None else key
+        self._reading = reading
+        self._told: dict[str, None] = {}
+        if self.is_counted:
+            reading.notes.append(COUNTED)
+        reading.infers = not (canonical and self.key == "step")
+        if math.isnan(reading.total_steps):
+            reading.total_steps = _length(self.sample, self.key)
+
+    def event(self, row: LoggedRow | Rewind) -> Row | Rewind | None:
+        """A flat row as it is read; None for one that is left out."""
         if isinstance(row, Rewind):
-            yield row
-            continue
-        found = row_of(row, key)
+            return row
+        found = row_of(row, self.key)
         if found is None:
-            left_out += 1
-            continue
-        role = _role(row)
-        if role is not None:
-            found = Row(found.step, _in_role(found.values, role), found.time)
-            told.setdefault(role, None)
-        yield found
-    for role in told:
-        reading.notes.append(f"metrics of rows that say they are of `{role}` are called `{role}/…`")
-    if left_out:
-        them, are = ("1 row has", "is") if left_out == 1 else (f"{left_out} rows have", "are")
-        reading.notes.append(f"{them} no whole number under `{key}` and {are} left out")
+            self._left_out += 1
+            return None
+        role = role_of(row)
+        if role is None:
+            return found
+        self._told.setdefault(role, None)
+        return Row(found.step, _in_role(found.values, role), found.time)
+
+    def finish(self) -> None:
+        """Note what is to be said at the end."""
+        for role in self._told:
+            self._reading.notes.append(f"metrics of rows that say they are of `{role}` are called `{role}/…`")
+        if self._left_out:
+            them, are = ("1 row has", "is") if self._left_out == 1 else (f"{self._left_out} rows have", "are")
+            self._reading.notes.append(f"{them} no whole number under `{self.key}` and {are} left out")
 
 
-def _role(row: Mapping[str, object]) -> str | None:
+def stepped(rows: Iterable[LoggedRow | Rewind], reading: Reading, canonical: bool = False) -> Iterator[Row | Rewind]:
+    """Rows with their steps, as `Stepping` says."""
+    coming = iter(rows)
+    stepping = Stepping(coming, reading, canonical)
+    all_rows: Iterator[LoggedRow | Rewind] = chain(stepping.sample, coming)
+    for row in counted(all_rows) if stepping.is_counted else all_rows:
+        found = stepping.event(row)
+        if found is not None:
+            yield found
+    stepping.finish()
+
+
+def role_of(row: LoggedRow) -> str | None:
     """What an evaluation's row says it is of; None for any other."""
-    if _SAYS_ROLE.isdisjoint(row):
+    if ROLE_KEYS.isdisjoint(row):
         return None
-    for key in _ROLE_KEYS:
+    for key in _ROLES_IN_ORDER:
         said = row.get(key)
         if isinstance(said, str) and said.lower() in _ROLES:
             return said
@@ -208,7 +232,7 @@ def _in_role(values: Mapping[str, float], role: str) -> dict[str, float]:
     }
 
 
-def _length(sample: Iterable[Mapping[str, object] | Rewind], key: str) -> float:
+def _length(sample: Iterable[LoggedRow | Rewind], key: str) -> float:
     """How many steps the run plans, by what the rows say (`total_steps`, a step such as `12/100`); NaN where nothing."""
     for row in sample:
         if isinstance(row, Rewind):
@@ -220,9 +244,7 @@ def _length(sample: Iterable[Mapping[str, object] | Rewind], key: str) -> float:
     return math.nan
 
 
-def _settle(
-    coming: Iterator[Mapping[str, object] | Rewind], reading: Reading
-) -> tuple[str | None, list[Mapping[str, object] | Rewind], int]:
+def _settle(coming: Iterator[LoggedRow | Rewind], reading: Reading) -> tuple[str | None, list[LoggedRow | Rewind], int]:
     """The key of the step (None: they are to be counted), what was read to find it and is still to be gone through, and
     how many rows without a step were passed over for it."""
     sample = list(islice(coming, 1 if reading.live else SAMPLE))
@@ -240,18 +262,18 @@ def _settle(
     return key, sample, passed
 
 
-def _may_be_counted(rows: Sequence[Mapping[str, object] | Rewind], reading: Reading) -> bool:
+def _may_be_counted(rows: Sequence[LoggedRow | Rewind], reading: Reading) -> bool:
     return reading.step_key is None and _no_step_of(rows) is None and are_of_a_training(rows)
 
 
-def _no_step_of(rows: Sequence[Mapping[str, object] | Rewind]) -> object:
+def _no_step_of(rows: Sequence[LoggedRow | Rewind]) -> object:
     """What the rows hold under `step`, where that is no whole number."""
     return next(
         (row["step"] for row in rows if not isinstance(row, Rewind) and row.get("step") not in (None, "")), None
     )
 
 
-def _choose(sample: Sequence[Mapping[str, object] | Rewind], reading: Reading) -> str | None:
+def _choose(sample: Sequence[LoggedRow | Rewind], reading: Reading) -> str | None:
     """The key that holds the step in these rows. A key that few rows have gives way to one that twice as many have."""
     rows = [row for row in sample if not isinstance(row, Rewind)]
     if reading.step_key is not None:
@@ -278,14 +300,14 @@ def _rank(key: str) -> int | None:
     return STEP_KEYS.index(lower) if lower in STEP_KEYS else None
 
 
-def _no_step(sample: Sequence[Mapping[str, object] | Rewind], reading: Reading) -> str:
+def _no_step(sample: Sequence[LoggedRow | Rewind], reading: Reading) -> str:
     rows = [row for row in sample if not isinstance(row, Rewind)]
     keys = list(dict.fromkeys(key for row in rows for key in row))
     if not keys:
         return f"`{reading.name}` has no rows"
     if reading.step_key is None and (held := _no_step_of(rows)) is not None:
         said = str(held)
-        why = f", which is beyond {_LARGEST:,}" if said.lstrip("-").isdecimal() else ""
+        why = f", which is beyond {LARGEST:,}" if said.lstrip("-").isdecimal() else ""
         return (
             f"`{reading.name}` has `{said[:40]}` under `step`{why}: a step is a whole number; if another key is it, say so "
             "with --step"

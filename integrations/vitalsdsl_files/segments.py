@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from array import array
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from vitalsdsl.ground.points import Rewind, Row
@@ -32,7 +32,18 @@ class Track:
             self.kinds.append(_REWIND)
         else:
             self.rows += 1
-            self.kinds.append(hash(frozenset(event.values)) & 0x7FFFFFFFFFFFFFFF)
+            self.kinds.append(kind_of(event.values))
+
+    def extend(self, steps: Sequence[int], kinds: Sequence[int]) -> None:
+        """So many rows at once."""
+        self.steps.extend(steps)
+        self.kinds.extend(kinds)
+        self.rows += len(steps)
+
+
+def kind_of(names: Iterable[str]) -> int:
+    """A number for the metrics of a row, whatever their order."""
+    return hash(frozenset(names)) & 0x7FFFFFFFFFFFFFFF
 
 
 @dataclass
@@ -44,6 +55,8 @@ class Part:
     rewinds: dict[int, int] = field(default_factory=dict)
     dropped: frozenset[int] = frozenset()
     notes: list[str] = field(default_factory=list)
+    is_all: bool = False
+    """Whether it is the whole log, as it stands."""
 
 
 def parts_of(track: Track, mode: str) -> list[Part]:
@@ -81,6 +94,7 @@ def parts_of(track: Track, mode: str) -> list[Part]:
         if verdict == "rewind":
             parts[-1].rewinds[at] = step - 1
     _tell(parts[-1], backs, mode)
+    parts[0].is_all = len(parts) == 1 and not dropped and not parts[0].rewinds
     return parts
 
 

@@ -90,7 +90,6 @@ class MlflowAttachment:
         self.policy = policy
         self._attachment = Attachment(policy, _sharing, total_steps)
         self._runs: dict[str, _Run] = {}
-        self._pid = os.getpid()
 
     def monitor(self, run_id: str) -> Monitor | None:
         """The monitor of a run that has logged something and has not ended."""
@@ -116,7 +115,7 @@ class MlflowAttachment:
         this goes through counts more than what that does.
         """
         run = self._runs.get(run_id)
-        if run is not None and os.getpid() == self._pid:
+        if run is not None:
             with run.lock:
                 monitor = run.monitor
                 if monitor is not None and not monitor.is_over and run.events.is_row(values, step, timestamp):
@@ -232,6 +231,9 @@ class _Everyone:
 
 _everyone = _Everyone()
 _attached: list[MlflowAttachment] = []
+if hasattr(os, "register_at_fork"):
+    # A forked child has copies of what watches, and all of them are its parent's.
+    os.register_at_fork(after_in_child=_attached.clear)
 _sharing = Sharing()
 _stores: list[Any] = []
 _said: dict[str, dict[str, object]] = {}

@@ -30,8 +30,10 @@ class Events:
     """
 
     def __init__(self, step_key: str | None = None) -> None:
-        self.tops: dict[str, int] = {}
-        """Of each metric the highest step since the run last went back."""
+        self._tops: dict[str, int] = {}
+        self._row: tuple[str, ...] = ()
+        """The names of the newest row that was taken in at once, which has not been noted in `_tops`."""
+        self._row_step = -1
         self.steps = Steps(self._take)
         self._step_key = step_key
         self._events: list[Row | Rewind] = []
@@ -45,18 +47,34 @@ class Events:
         self._plain: set[str] = set()
         """Names that are no system metric's."""
 
+    @property
+    def tops(self) -> dict[str, int]:
+        """Of each metric the highest step since the run last went back."""
+        self._note_row()
+        return self._tops
+
+    def _note_row(self) -> None:
+        if self._row:
+            self._tops.update(dict.fromkeys(self._row, self._row_step))
+            self._row = ()
+
     def is_row(self, values: Mapping[str, float], step: int, timestamp: int) -> bool:
         """Whether points of one step and one time, each of another metric, are the row that they look like. They are
         taken in then; else whoever has them must `add` them."""
         if step < self._highest or self._back is not None or self._step_key is not None:
             return False
         steps = self.steps
-        if step == 0 or not steps.explicit or not values.keys() <= self._plain:
+        if step == 0 or not steps.explicit:
             return False
+        names = tuple(values)
+        if names != self._row:
+            if not values.keys() <= self._plain:
+                return False
+            self._note_row()
+            self._row = names
         if steps.newest is None or step > steps.newest:
             steps.newest = step
-        self._highest = step
-        self.tops.update(dict.fromkeys(values, step))
+        self._highest = self._row_step = step
         if timestamp > self._last_time:
             self._last_time = timestamp
         return True
@@ -118,7 +136,7 @@ class Events:
             f"the run went back from step {self.tops[point.key]} of `{point.key}` to {point.step}: "
             f"what came after step {to} no longer counts"
         )
-        self.tops = {key: min(top, to) for key, top in self.tops.items()}
+        self._tops = {key: min(top, to) for key, top in self.tops.items()}
         self.steps.back_to(to)
         self._events.append(Rewind(to))
 
@@ -150,5 +168,5 @@ class Events:
         """Go on after the points of these numbers."""
         self.steps.load(saved["steps"], counts)
         self._last_time, self._back, self._is_shared = saved["last"], saved["back"], saved["shared"]
-        self._axis, self.tops = saved["axis"], dict(tops)
+        self._axis, self._tops, self._row = saved["axis"], dict(tops), ()
         self._highest = max(self.tops.values(), default=-1)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import logging
-import os
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
@@ -12,6 +11,8 @@ from typing import Any, Protocol
 from vitalsdsl_mlflow.rows import LoggedPoint
 
 logger = logging.getLogger("vitalsdsl")
+
+_Tell = Callable[["Sink", Any, "tuple[Any, ...]", "dict[str, Any]", Any], None]
 
 METHODS = (
     "log_metric", "log_batch", "log_metric_async", "log_batch_async", "log_param", "log_param_async", "create_run",
@@ -74,20 +75,25 @@ def restore(store: Any) -> None:
 
 
 def _wrapped(original: Callable[..., Any], name: str, store: Any, sink: Sink) -> Callable[..., Any]:
-    pid = os.getpid()
-    tell = _tell_points if name.startswith(("log_metric", "log_batch")) else _tell
+    if name.startswith("log_metric"):
+        tell: _Tell = _tell_metric
+    elif name.startswith("log_batch"):
+        tell = _tell_batch
+    else:
+        tell = functools.partial(_tell, name)
 
     @functools.wraps(original)
     def call(*args: Any, **kwargs: Any) -> Any:
-        if getattr(ours, "busy", False) or os.getpid() != pid:
+        here = ours.__dict__
+        if here.get("busy", False):
             return original(*args, **kwargs)
-        ours.busy = True
+        here["busy"] = True
         try:
             result = original(*args, **kwargs)
         finally:
-            ours.busy = False
+            here["busy"] = False
         try:
-            tell(name, sink, store, args, kwargs, result)
+            tell(sink, store, args, kwargs, result)
         except Exception as error:  # a health rule must never end a training run
             complain(f"a logged point could not be read ({type(error).__name__})")
         return result
@@ -102,33 +108,48 @@ def complain(what: str) -> None:
         logger.exception("vitals: %s; training goes on (said once)", what)
 
 
-def _tell_points(name: str, sink: Sink, store: Any, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any) -> None:
+def _tell_metric(sink: Sink, store: Any, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any) -> None:
+    run_id = kwargs.get("run_id", args[0] if args else None)
+    metric = kwargs.get("metric", args[1] if len(args) > 1 else None)
+    if run_id is not None and metric is not None:
+        _tell_points(sink, store, run_id, (metric,))
+
+
+def _tell_batch(sink: Sink, store: Any, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any) -> None:
     run_id = kwargs.get("run_id", args[0] if args else None)
     if run_id is None:
         return
-    if name.startswith("log_metric"):
-        given: Sequence[Any] = (kwargs.get("metric", args[1] if len(args) > 1 else None),)
-    else:
-        given = kwargs.get("metrics", args[1] if len(args) > 1 else ())
-        if params := kwargs.get("params", args[2] if len(args) > 2 else ()):
-            sink.params(run_id, {param.key: param.value for param in params})
-    if not given:
-        return
-    first = given[0]
-    step, timestamp = first.step, first.timestamp
+    given = kwargs.get("metrics", args[1] if len(args) > 1 else ())
+    params = kwargs.get("params", args[2] if len(args) > 2 else ())
+    if params:
+        sink.params(run_id, {param.key: param.value for param in params})
+    if given:
+        _tell_points(sink, store, run_id, given)
+
+
+def _tell_points(sink: Sink, store: Any, run_id: str, given: Sequence[Any]) -> None:
+    """Points as a row, where they are one. MLflow's own attributes stand behind functions, of which four for each metric
+    are half of what there is to do here: so what is behind them is read, and they where it is not there."""
     values: dict[str, float] = {}
-    for metric in given:
-        value = metric.value
-        values[metric.key] = value if value.__class__ is float else float(value)
-        if metric.step != step or metric.timestamp != timestamp:
-            break
+    step = timestamp = 0
+    is_row = False
+    try:
+        first = given[0]
+        step, timestamp = first._step, first._timestamp
+        for metric in given:
+            value = metric._value
+            values[metric._key] = value if value.__class__ is float else float(value)
+            if metric._step != step or metric._timestamp != timestamp:
+                break
+        else:
+            is_row = len(values) == len(given)
+    except AttributeError:
+        pass  # another release's, or a thing of the script's own that looks like a metric
+    if is_row:
+        sink.row(run_id, values, int(step or 0), int(timestamp or 0), store)
     else:
-        if len(values) == len(given):
-            sink.row(run_id, values, int(step or 0), int(timestamp or 0), store)
-            return
-    sink.points(
-        run_id, [LoggedPoint(m.key, float(m.value), int(m.step or 0), int(m.timestamp or 0)) for m in given], store
-    )
+        points = [LoggedPoint(m.key, float(m.value), int(m.step or 0), int(m.timestamp or 0)) for m in given]
+        sink.points(run_id, points, store)
 
 
 def _tell(name: str, sink: Sink, store: Any, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any) -> None:

@@ -38,6 +38,8 @@ class WandbAttachment:
         self.policy = policy
         self._attachment = Attachment(policy, _sharing, total_steps)
         self._rows: dict[str, Rows] = {}
+        self._newest: tuple[Any, Rows] | None = None
+        """The run that has logged last, and its rows: to ask a run for its id is dearer than all that is done here."""
         self._definitions: dict[str, list[tuple[str, str, bool | None]]] = {}
         self._over: weakref.WeakSet[Any] = weakref.WeakSet()
         self._lock = threading.RLock()
@@ -61,9 +63,13 @@ class WandbAttachment:
 
     def logged(self, run: Any, before: int, data: Any, step: int | None, commit: bool | None) -> None:
         """W&B has taken a call of `run.log`; `before` is its step until then."""
-        if os.getpid() != self._pid or not isinstance(data, Mapping):
+        if os.getpid() != self._pid or data.__class__ is not dict and not isinstance(data, Mapping):
             return
         with self._lock:
+            newest = self._newest
+            if newest is not None and newest[0] is run:
+                newest[1].log(data, step, commit)
+                return
             rows = self._rows.get(run.id)
             if rows is None:
                 if run in self._over:
@@ -74,6 +80,7 @@ class WandbAttachment:
                     self._over.add(run)
                     raise
             if rows is not None:
+                self._newest = run, rows
                 rows.log(data, step, commit)
 
     def defined(self, run: Any, pattern: str, step_metric: Any, step_sync: bool | None) -> None:
@@ -126,6 +133,7 @@ class WandbAttachment:
     def _end(self, run_id: str) -> None:
         with self._lock:
             rows = self._rows.pop(run_id, None)
+            self._newest = None
             if rows is None:
                 return
             rows.finish()

@@ -145,10 +145,13 @@ def _join_safely(
 
 
 def _tell_logged(run: Any, before: int, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-    given = dict(zip(_PARAMETERS, args), **kwargs)
+    given = len(args)
+    data = args[0] if given else kwargs.get("data")
+    step = args[1] if given > 1 else kwargs.get("step")
+    commit = args[2] if given > 2 else kwargs.get("commit")
     for sink in tuple(_sinks):
         try:
-            sink.logged(run, before, given.get("data"), given.get("step"), given.get("commit"))
+            sink.logged(run, before, data, step, commit)
         except Exception as error:  # a health rule must never end a training run
             _complain(run, error)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import TypeVar
 
 import click
@@ -34,25 +34,41 @@ def transition_line(transition: Transition) -> str:
     return f"step {transition.step:>7}{attempt}  {change}  {printable(rule)}: {printable(transition.message)}"
 
 
-def progress(items: Iterable[Item], what: str, total: int | None = None, after: int = 20_000) -> Iterator[Item]:
+def progress(
+    items: Iterable[Item],
+    what: str,
+    total: int | None = None,
+    after: int = 20_000,
+    rows_of: Callable[[Item], int] | None = None,
+) -> Iterator[Item]:
     """The items, with a bar on stderr once there are many of them, if stderr is a terminal; else they are counted for the
-    line that is said now and then."""
+    line that is said now and then. `rows_of` says of an item that stands for many, how many."""
     console = Console(stderr=True)
     if not console.is_terminal or not sys.stderr.isatty():
         NOW.what, NOW.rows = what, 0
-        for count, item in enumerate(items):
-            if count % 1000 == 0:
-                NOW.rows = count
+        for count, item in _counted(items, rows_of):
+            NOW.rows = count
             yield item
         return
     with Progress(console=console, transient=True) as bar:
         task = None
-        for count, item in enumerate(items):
-            if count == after:
+        for count, item in _counted(items, rows_of):
+            if task is None and count >= after:
                 task = bar.add_task(escape(printable(what)), total=total, completed=count)
-            if task is not None and count % 1000 == 0:
+            if task is not None and (rows_of is not None or count % 1000 == 0):
                 bar.update(task, completed=count)
             yield item
+
+
+def _counted(items: Iterable[Item], rows_of: Callable[[Item], int] | None) -> Iterator[tuple[int, Item]]:
+    """Each item with how many came before it."""
+    if rows_of is None:
+        yield from enumerate(items)
+        return
+    count = 0
+    for item in items:
+        yield count, item
+        count += rows_of(item)
 
 
 class Remarks:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import click
 
@@ -16,6 +16,7 @@ from vitalsdsl.ground.errors import SourceError, UsageError
 from vitalsdsl.ground.json_line import json_line
 from vitalsdsl.ground.points import Rewind, Row
 from vitalsdsl.language.rules import Level
+from vitalsdsl.nodes.table import InPieces, Piece, Table
 from vitalsdsl.planning.logged import WHY_UNKNOWN, Reads
 from vitalsdsl.planning.unrecognised import otherwise_lacking, unrecognised
 from vitalsdsl.policies.policy import LoadedPolicy, load
@@ -85,8 +86,11 @@ def _asked(words: tuple[str, ...], policy_of: str | None) -> tuple[str, tuple[st
 def _replay(loaded: LoadedPolicy, batch: Batch, recording: Recording, form: str, remarks: Remarks) -> Level:
     """A whole run at once. One that cannot be read to its end is replayed as far as it could be."""
     info = recording.info
-    events = _AsFarAsItGoes(recording)
-    seen = batch.replayed(events, info.name, info.total_steps)
+    is_long = isinstance(recording.events, InPieces)
+    events = _InPiecesAsFarAsItGoes(recording) if is_long else _AsFarAsItGoes(recording)
+    table = Table.of(events)
+    again = _Anew(table) if is_long and table is not None else events
+    seen = batch.replayed(again, info.name, info.total_steps, table)
     if form == "text":
         click.echo(click.style(printable(info.name), bold=True))
     worst, count = _show(seen.transitions, form, Level.GREEN, 0)
@@ -116,6 +120,33 @@ class _AsFarAsItGoes:
             self.broken = error
         finally:
             self.count = max(self.count, count)
+
+
+class _InPiecesAsFarAsItGoes(_AsFarAsItGoes):
+    """The same of a long run, which is read in pieces."""
+
+    def pieces(self) -> Iterator[Piece | Sequence[Row | Rewind]]:
+        events = self._recording.events
+        assert isinstance(events, InPieces)
+        count = 0
+        try:
+            for piece in progress(events.pieces(), self._recording.info.name, rows_of=len):
+                count += len(piece)
+                yield piece
+        except SourceError as error:
+            self.broken = error
+        finally:
+            self.count = max(self.count, count)
+
+
+class _Anew:
+    """The rows of a run that is held in columns: made of these sooner than read once more."""
+
+    def __init__(self, table: Table) -> None:
+        self._table = table
+
+    def __iter__(self) -> Iterator[Row]:
+        return self._table.events()
 
 
 def _replay_as_it_comes(loaded: LoadedPolicy, recording: Recording, form: str, remarks: Remarks) -> Level:

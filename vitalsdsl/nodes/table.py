@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain, islice
 from operator import attrgetter
-from typing import TypeVar, cast
+from typing import Protocol, TypeVar, cast, runtime_checkable
 
 import numpy as np
 
@@ -20,8 +20,44 @@ Kept = TypeVar("Kept")
 STOPPED = 20
 """Steps, at least, that a run goes on after a metric of each step has stopped, for it to be worth a word."""
 
-AT_ONCE = 50_000
-"""Rows that are turned into columns together."""
+AT_ONCE = 2_000
+"""Rows that are turned into columns together: few enough to lie in the processor's caches until that is done."""
+
+
+@dataclass(frozen=True)
+class Piece:
+    """Some rows of a log, one after another, as columns: their steps and times, and of each name which of them have a point
+    (None for all) and the values. Names that have one at the same rows say so with the same array."""
+
+    steps: Array
+    times: Array
+    columns: Sequence[tuple[str, Array | None, Array]]
+
+    def __len__(self) -> int:
+        """How many rows."""
+        return len(self.steps)
+
+    def rows(self) -> Iterator[Row]:
+        """The rows themselves."""
+        names = [name for name, which, _ in self.columns if which is None]
+        full = zip(*(values.tolist() for _, which, values in self.columns if which is None))
+        logged = [dict(zip(names, values)) for values in full] if names else [{} for _ in self.steps]
+        for name, which, values in self.columns:
+            if which is not None:
+                for row, value in zip(which.tolist(), values.tolist()):
+                    logged[row][name] = value
+        times = (
+            time if time == time else math.nan for time in self.times.tolist()
+        )  # as a row has it that knows of none
+        return map(Row, self.steps.tolist(), logged, times)
+
+
+@runtime_checkable
+class InPieces(Protocol):
+    """The events of a long log, which can also be had as columns, piece by piece, in a fraction of the time."""
+
+    def pieces(self) -> Iterator[Piece | Sequence[Row | Rewind]]:
+        """The same events; those of which no columns were made as they are."""
 
 
 @dataclass(frozen=True)
@@ -42,8 +78,8 @@ class Table:
     def events(self, after: int | None = None) -> Iterator[Row]:
         """The rows of the closed steps after one, made anew: of a step that came in several rows there is one."""
         begin = 0 if after is None else int(np.searchsorted(self.rows.steps, after, side="right"))
-        for first in range(begin, len(self), AT_ONCE // 50):
-            part = slice(first, first + AT_ONCE // 50)
+        for first in range(begin, len(self), AT_ONCE // 2):
+            part = slice(first, first + AT_ONCE // 2)
             steps, times = self.rows.steps[part].tolist(), self.rows.times[part].tolist()
             logged: list[dict[str, float]] = [{} for _ in steps]
             for name, points in self.points.items():
@@ -76,13 +112,9 @@ class Table:
         >>> table.rows.steps.tolist(), table.points["lr"].rows.tolist()
         ([1, 3], [1])
         """
-        growing, rest = GrowingTable(), iter(events)
-        while chunk := list(islice(rest, AT_ONCE)):
-            if any(issubclass(kind, Rewind) for kind in set(map(type, chunk))) or not growing.add_rows(
-                cast("list[Row]", chunk)
-            ):
-                return None
-        return growing.table()
+        growing = GrowingTable()
+        pieces = events.pieces() if isinstance(events, InPieces) else in_lists(events, AT_ONCE)
+        return growing.table() if all(map(growing.add_piece, pieces)) else None
 
 
 class GrowingTable:
@@ -101,6 +133,14 @@ class GrowingTable:
         self._first: dict[str, tuple[int, int]] = {}
         """Of each name the row in which it came first, and its place there."""
         self._seen = 0
+
+    def add_piece(self, piece: Piece | Sequence[Row | Rewind]) -> bool:
+        """Take in a piece of a log; False where it goes back."""
+        if isinstance(piece, Piece):
+            return self.add(piece.steps, piece.times, piece.columns)
+        if any(issubclass(kind, Rewind) for kind in set(map(type, piece))):
+            return False
+        return not piece or self.add_rows(cast("Sequence[Row]", piece))
 
     def add_rows(self, rows: Sequence[Row]) -> bool:
         """Take some in; False where they go back."""
@@ -152,6 +192,16 @@ class GrowingTable:
         if not begins.all():
             times = np.fmax.reduceat(times, np.nonzero(begins)[0])
         return Table(Rows(steps[begins], np.fmax.accumulate(times)), points)
+
+
+def in_lists(items: Iterable[Kept], size: int) -> Iterator[list[Kept]]:
+    """Things in lists of so many.
+
+    >>> list(in_lists("abcde", 2))
+    [['a', 'b'], ['c', 'd'], ['e']]
+    """
+    rest = iter(items)
+    return iter(lambda: list(islice(rest, size)), [])
 
 
 def _in_order(pieces: Sequence[Array]) -> tuple[Array, Array | None]:
