@@ -101,7 +101,7 @@ def test_the_core_loads_no_tracker_torch_numpy_or_pandas() -> None:
 
 
 NOT_TO_CHECK = (
-    "pydantic", "numpy", "rich", "ruamel", "lark", "mlflow", "wandb", "torch", "subprocess", "importlib.metadata", "vitalsdsl.configuration",
+    "pydantic", "hashlib", "numpy", "rich", "ruamel", "lark", "mlflow", "wandb", "torch", "subprocess", "importlib.metadata", "vitalsdsl.configuration",
     "vitalsdsl.acting.journal", "vitalsdsl.ground.points", "vitalsdsl.language.syntax", "vitalsdsl.policies.git",
     "vitalsdsl.verdicts.verdict", "vitalsdsl.streaming.stream", "vitalsdsl.nodes.base", "vitalsdsl.language.yaml.policy", "vitalsdsl.ops.slope",
 )  # fmt: skip

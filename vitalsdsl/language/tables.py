@@ -6,11 +6,11 @@ worked out from, they are worked out anew.
 
 from __future__ import annotations
 
-import hashlib
 import importlib
 import json
 import re
 import sys
+import zlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -93,7 +93,8 @@ def as_kept(found: Mapping[str, Any]) -> str:
 
 
 def _digest(grammar: str) -> str:
-    return hashlib.sha256(grammar.encode()).hexdigest()
+    """A checksum: it tells that somebody has changed the grammar, and hashlib would take longer to load than the tables."""
+    return f"{zlib.crc32(grammar.encode()):08x}"
 
 
 def worked_out(grammar: str) -> dict[str, Any]:
