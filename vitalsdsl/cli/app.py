@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import getpass
 import importlib
 import logging
 import os
@@ -83,7 +82,7 @@ def fail(message: str) -> NoReturn:
 def whoami() -> str:
     """The user's name, as far as this machine knows one: in a container it may not."""
     try:
-        return getpass.getuser()
+        return str(importlib.import_module("getpass").getuser())
     except (ImportError, KeyError, OSError):
         return "somebody"
 
