@@ -16,7 +16,7 @@ from vitalsdsl.ground.diagnostic import printable
 from vitalsdsl.ground.errors import PolicyError, VitalsError
 
 NO_COMMANDS = frozenset(
-    {"app", "backtest_plain", "backtest_scores", "backtest_tables", "heartbeat", "options", "output", "recorded"}
+    {"app", "backtest_plain", "bar", "backtest_scores", "backtest_tables", "heartbeat", "options", "output", "recorded"}
 )
 """The files of this package that are no commands."""
 

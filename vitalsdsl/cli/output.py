@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
+import importlib
 import sys
 from collections.abc import Iterable, Iterator
 from typing import TypeVar
 
 import click
-from rich.console import Console
-from rich.markup import escape
-from rich.progress import Progress
 
 from vitalsdsl.cli.heartbeat import NOW
 from vitalsdsl.ground.diagnostic import printable
@@ -37,22 +35,15 @@ def transition_line(transition: Transition) -> str:
 def progress(items: Iterable[Item], what: str, total: int | None = None, after: int = 20_000) -> Iterator[Item]:
     """The items, with a bar on stderr once there are many of them, if stderr is a terminal; else they are counted for the
     line that is said now and then."""
-    console = Console(stderr=True)
-    if not console.is_terminal or not sys.stderr.isatty():
-        NOW.what, NOW.rows = what, 0
-        for count, item in enumerate(items):
-            if count % 1000 == 0:
-                NOW.rows = count
-            yield item
+    bar = importlib.import_module("vitalsdsl.cli.bar") if sys.stderr.isatty() else None
+    if bar is not None and bar.can_be_drawn():
+        yield from bar.drawn(items, what, total, after)
         return
-    with Progress(console=console, transient=True) as bar:
-        task = None
-        for count, item in enumerate(items):
-            if count == after:
-                task = bar.add_task(escape(printable(what)), total=total, completed=count)
-            if task is not None and count % 1000 == 0:
-                bar.update(task, completed=count)
-            yield item
+    NOW.what, NOW.rows = what, 0
+    for count, item in enumerate(items):
+        if count % 1000 == 0:
+            NOW.rows = count
+        yield item
 
 
 class Remarks:
