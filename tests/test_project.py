@@ -101,7 +101,7 @@ def test_the_core_loads_no_tracker_torch_numpy_or_pandas() -> None:
 
 
 NOT_TO_CHECK = (
-    "numpy", "rich", "ruamel", "lark", "mlflow", "wandb", "torch", "subprocess", "importlib.metadata", "vitalsdsl.configuration",
+    "pydantic", "hashlib", "numpy", "rich", "ruamel", "lark", "mlflow", "wandb", "torch", "subprocess", "importlib.metadata", "vitalsdsl.configuration",
     "vitalsdsl.acting.journal", "vitalsdsl.ground.points", "vitalsdsl.language.syntax", "vitalsdsl.policies.git",
     "vitalsdsl.verdicts.verdict", "vitalsdsl.streaming.stream", "vitalsdsl.nodes.base", "vitalsdsl.language.yaml.policy", "vitalsdsl.ops.slope",
 )  # fmt: skip
@@ -121,6 +121,24 @@ def test_check_starts_with_what_it_needs_only(tmp_path: Path) -> None:
         print([m for m in {NOT_TO_CHECK!r} if m in sys.modules])
     """
     assert run("-c", textwrap.dedent(code)).stdout.splitlines()[-1] == "[]"
+
+
+def test_a_run_is_replayed_without_pydantic_and_without_rich_where_there_is_no_terminal(tmp_path: Path) -> None:
+    (tmp_path / "p.vitals").write_text("when loss > 3 for 2 steps -> yellow\n")
+    (tmp_path / "run.jsonl").write_text("".join(f'{{"step": {step}, "loss": 5}}\n' for step in range(4)))
+    code = f"""
+        import sys
+        sys.argv = ["vitals", "replay", {str(tmp_path / "p.vitals")!r}, {str(tmp_path / "run.jsonl")!r}]
+        from vitalsdsl.__main__ import main
+        try:
+            main()
+        except SystemExit:
+            pass
+        print([m for m in ("pydantic", "rich") if m in sys.modules])
+    """
+    _, changed, *_, loaded = run("-c", textwrap.dedent(code)).stdout.splitlines()
+    assert changed.startswith("step       1  green -> yellow  loss_yellow")
+    assert loaded == "[]"
 
 
 def test_help_says_in_a_line_what_each_command_does_and_loads_none_of_them() -> None:

@@ -14,6 +14,7 @@ stay, and looking at them over and over would take a tenth of the time."""
 def main() -> None:
     """Run the program; its exit codes are 0 fine, 1 findings, 2 wrong usage or unreadable input, 3 a level reached."""
     gc.set_threshold(OBJECTS, 20, 50)
+    importlib.import_module("vitalsdsl.language.model").plain_ones()
     try:
         importlib.import_module("vitalsdsl.cli.app").vitals.main(prog_name="vitals", args=sys.argv[1:])
     finally:

@@ -48,7 +48,7 @@ class Channel(BaseModel):
     """Where messages under one name go. `url` says where the secret address is kept, and is never the address; with a
     `secret`, which is kept in the same way, the address is that of a webhook that takes signed JSON."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
     url: str
     secret: str | None = None
@@ -84,7 +84,7 @@ def _rate(text: str) -> tuple[int, float]:
 class Assigned(BaseModel):
     """A policy for the runs of a target: those with these tags, if any are named (`true`: with any value)."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
     target: str
     policy: str
@@ -115,7 +115,7 @@ def _shortly(path: Path) -> Path:
 class Configuration(BaseModel):
     """All that `vitals.toml` can say."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
     home: str | None = None
     channels: Mapping[str, Channel] = Field(default_factory=dict)
@@ -128,7 +128,7 @@ def configuration(start: Path | None = None) -> Configuration:
 
     Raises UsageError, with the place, where one cannot be read.
     """
-    found = Configuration()
+    found = Configuration.model_construct()  # nothing is validated, and nothing loaded for it, where there is no file
     for path in files(start):
         over = _read(path)
         channels = {**found.channels, **over.channels}

@@ -11,6 +11,7 @@ from typing import ClassVar, TextIO
 from vitalsdsl.ground.points import Rewind, Row
 from vitalsdsl_files.format import Format, Reading
 from vitalsdsl_files.lines import lines_of, read_in_part, uncut
+from vitalsdsl_files.patterns import pattern
 from vitalsdsl_files.rows import stepped
 
 NUMBER = r"[-+]?(?:\d{1,3}(?:,\d{3})+(?:\.\d*)?(?![\d,])|\d+(?:\.\d*)?(?:[eE][-+]?\d+)?|\.\d+(?:[eE][-+]?\d+)?|(?:nan|inf(?:inity)?)(?=m?s\b|(?!\w)))"
@@ -19,15 +20,15 @@ NUMBER = r"[-+]?(?:\d{1,3}(?:,\d{3})+(?:\.\d*)?(?![\d,])|\d+(?:\.\d*)?(?:[eE][-+
 ALONE = r"(?![\d:]|\.\d|[eE][-+]?\d|[-/]\d)"
 """After a number: it is not the beginning of a date, a time, a version, or of a part of something."""
 
-_LEADING = re.compile(NUMBER, re.IGNORECASE)
-_PAIR = re.compile(
+_LEADING = pattern(NUMBER, re.IGNORECASE)
+_PAIR = pattern(
     rf"(?<![\w./@%\]()-])([A-Za-z][\w./@%()-]*)\s*[:=]\s*({NUMBER}){ALONE}(?! (?:days?|hours?)\b)",
     re.IGNORECASE,
 )
-_VALUE = re.compile(r"[-+]?(?:\d[\d.,]*(?:[eE][-+]?\d+)?|\b(?:nan|inf)\b)")
+_VALUE = pattern(r"[-+]?(?:\d[\d.,]*(?:[eE][-+]?\d+)?|\b(?:nan|inf)\b)")
 _COUNTERS = frozenset({"step", "epoch", "iteration"})
 _COMPARED = 64
-_ESCAPES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|\x08")
+_ESCAPES = pattern(r"\x1b\[[0-9;?]*[A-Za-z]|\x08")
 
 
 class Lines:

@@ -206,8 +206,12 @@ def _binary(log: Log) -> BinaryFormat | None:
 
 def _candidates(log: Log, head: str, formats: Iterable[Format]) -> Iterator[Format]:
     """The formats that a log may be in, the likeliest first: by its beginning, by what comes later, the last resorts."""
-    begun = [one for one in formats if one.recognises(head)]
-    yield from (one for one in begun if one.priority >= LAST_RESORT)
+    begun: list[Format] = []
+    for one in formats:
+        if one.recognises(head):
+            begun.append(one)
+            if one.priority >= LAST_RESORT:
+                yield one
     waiting = [one for one in formats if one.anywhere and one not in begun]
     later: list[Format] = []
     for piece in pieces_of(log):

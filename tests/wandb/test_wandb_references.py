@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.metadata
 import json
 import math
 import os
@@ -30,7 +31,6 @@ from tests.wandb.transaction_log import transaction_log
 from vitalsdsl.cli.app import vitals as command
 from vitalsdsl.ground.errors import SourceError
 from vitalsdsl.ground.points import Rewind
-from vitalsdsl.runs import sources
 from vitalsdsl.streaming.stream import Stream
 from vitalsdsl.watching.feeds import Wanted
 
@@ -149,7 +149,7 @@ def points(group: str) -> dict[str, str]:
 
 
 def installed_names(group: str) -> set[str]:
-    return {point.name for point in sources.entry_points(group=group)}
+    return {point.name for point in importlib.metadata.entry_points(group=group)}
 
 
 def test_the_project_names_these_functions_as_its_entry_points() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import getpass
 import importlib
 import logging
 import os
@@ -17,7 +16,7 @@ from vitalsdsl.ground.diagnostic import printable
 from vitalsdsl.ground.errors import PolicyError, VitalsError
 
 NO_COMMANDS = frozenset(
-    {"app", "backtest_plain", "backtest_scores", "backtest_tables", "heartbeat", "options", "output", "recorded"}
+    {"app", "backtest_plain", "bar", "backtest_scores", "backtest_tables", "heartbeat", "options", "output", "recorded"}
 )
 """The files of this package that are no commands."""
 
@@ -83,7 +82,7 @@ def fail(message: str) -> NoReturn:
 def whoami() -> str:
     """The user's name, as far as this machine knows one: in a container it may not."""
     try:
-        return getpass.getuser()
+        return str(importlib.import_module("getpass").getuser())
     except (ImportError, KeyError, OSError):
         return "somebody"
 

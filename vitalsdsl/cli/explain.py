@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import difflib
+import importlib
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 import click
 
@@ -11,7 +14,6 @@ from vitalsdsl.acting.provisions import Provisions
 from vitalsdsl.cli.app import fail
 from vitalsdsl.cli.options import form_option
 from vitalsdsl.cli.output import coloured, progress
-from vitalsdsl.cli.recorded import recordings
 from vitalsdsl.columns.batch import Batch
 from vitalsdsl.explain import at_step, in_english
 from vitalsdsl.ground.diagnostic import printable
@@ -20,10 +22,12 @@ from vitalsdsl.ground.points import Rewind
 from vitalsdsl.language.rules import Rule
 from vitalsdsl.language.scope import Scope
 from vitalsdsl.policies.policy import LoadedPolicy, load
-from vitalsdsl.runs.sources import Recording
 from vitalsdsl.streaming.quick import AFTER
 from vitalsdsl.streaming.stream import Stream
 from vitalsdsl.verdicts.verdict import RuleState
+
+if TYPE_CHECKING:
+    from vitalsdsl.runs.sources import Recording
 
 
 @click.command("explain")
@@ -55,11 +59,17 @@ def command(policy: str, source: str | None, rule: str | None, step: int | None,
             fail("--code needs a run to be written for: vitals explain POLICY SOURCE --code")
         _english(loaded, rule, form)
         return
-    for recording in recordings([source], loaded.axis):
+    for recording in _recordings(source, loaded):
         if code:
             _code(loaded, recording, form)
         else:
             _run(loaded, recording, rule, step, form)
+
+
+def _recordings(source: str, loaded: LoadedPolicy) -> Iterator[Recording]:
+    """The runs of a source. What reads runs is loaded only for those who give one."""
+    found: Iterator[Recording] = importlib.import_module("vitalsdsl.cli.recorded").recordings([source], loaded.axis)
+    return found
 
 
 def _code(loaded: LoadedPolicy, recording: Recording, form: str) -> None:

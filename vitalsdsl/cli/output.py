@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
+import importlib
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from typing import TypeVar
 
 import click
-from rich.console import Console
-from rich.markup import escape
-from rich.progress import Progress
 
 from vitalsdsl.cli.heartbeat import NOW
 from vitalsdsl.ground.diagnostic import printable
@@ -43,21 +41,14 @@ def progress(
 ) -> Iterator[Item]:
     """The items, with a bar on stderr once there are many of them, if stderr is a terminal; else they are counted for the
     line that is said now and then. `rows_of` says of an item that stands for many, how many."""
-    console = Console(stderr=True)
-    if not console.is_terminal or not sys.stderr.isatty():
-        NOW.what, NOW.rows = what, 0
-        for count, item in _counted(items, rows_of):
-            NOW.rows = count
-            yield item
+    bar = importlib.import_module("vitalsdsl.cli.bar") if sys.stderr.isatty() else None
+    if bar is not None and bar.can_be_drawn():
+        yield from bar.drawn(_counted(items, rows_of), what, total, after)
         return
-    with Progress(console=console, transient=True) as bar:
-        task = None
-        for count, item in _counted(items, rows_of):
-            if task is None and count >= after:
-                task = bar.add_task(escape(printable(what)), total=total, completed=count)
-            if task is not None and (rows_of is not None or count % 1000 == 0):
-                bar.update(task, completed=count)
-            yield item
+    NOW.what, NOW.rows = what, 0
+    for count, item in _counted(items, rows_of):
+        NOW.rows = count
+        yield item
 
 
 def _counted(items: Iterable[Item], rows_of: Callable[[Item], int] | None) -> Iterator[tuple[int, Item]]:

@@ -22,6 +22,7 @@ from vitalsdsl.ground.types import SAMPLES, STEPS, TIME
 from vitalsdsl.kernels.accepted import Accepted
 from vitalsdsl.kernels.columns import Array, Rows
 from vitalsdsl.kernels.deferred import Deferred
+from vitalsdsl.kernels.deferred import Points as Many
 from vitalsdsl.kernels.edges import EdgeCount
 from vitalsdsl.kernels.lag import Lag
 from vitalsdsl.kernels.pairs import Pairs
@@ -145,7 +146,8 @@ def _put_window(own: Window, points: Points, stream: nd.Node, columns: Columnwis
     own.seen = begin
     at = points.rows[placed[begin:]]
     if isinstance(own, Deferred) and not isinstance(own, Preceding) and own.unit != TIME and np.isfinite(values).all():
-        own.push_finite(array("q", rows.steps[at].tobytes()), array("d", values.tobytes()))
+        steps = array("q", rows.steps[at].tobytes())
+        own.push_many(Many(steps, array("d", values.tobytes()), None, len(steps), steps[0], steps[-1]))
     else:
         for step, time, value in zip(rows.steps[at].tolist(), rows.times[at].tolist(), values.tolist()):
             own.push(step, time, value)

@@ -172,7 +172,7 @@ class ExpressionBuilder:
     def grouped(self, children: Children) -> ex.Expression:
         inner: ex.Expression = children[1]
         fields = {**inner.__dict__, "grouped": True, "span": self._span(children)}
-        return inner.__class__.model_construct(**fields)
+        return inner.__class__.build(**fields)
 
     def held(self, children: Children) -> ex.Held:
         return ex.Held.build(self._span(children), condition=children[1], span_=children[3])

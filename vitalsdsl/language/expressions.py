@@ -5,13 +5,18 @@ Numbers, lengths and conditions share one set of nodes, as they share one gramma
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
-from typing import Any, ForwardRef, Literal, get_args
-
-from pydantic import BaseModel, ConfigDict
-from typing_extensions import Self
+from typing import TYPE_CHECKING, Any, ForwardRef, Literal, get_args
 
 from vitalsdsl.ground.source import Span
+from vitalsdsl.language import model
+
+if TYPE_CHECKING:
+    from pydantic import BaseModel as Base
+    from typing_extensions import Self
+else:
+    Base = model.base()
 
 Unit = Literal["steps", "samples", "epochs", "tokens", "s", "min", "h", "d"]
 SECONDS: dict[str, float] = {"s": 1.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
@@ -22,10 +27,11 @@ _known_defaults: dict[type[Node], dict[str, Any]] = {}
 _known_inner: dict[type[Node], tuple[str, ...]] = {}
 
 
-class Node(BaseModel):
-    """A piece of a policy. Equal pieces at different places are different nodes: compare their text instead."""
+class Node(Base):
+    """A piece of a policy, a pydantic model (see `model.base`). Equal pieces at different places are different nodes:
+    compare their text instead."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", arbitrary_types_allowed=True, defer_build=True)
+    model_config = {"frozen": True, "extra": "forbid", "arbitrary_types_allowed": True, "defer_build": True}
 
     span: Span
 
@@ -82,9 +88,14 @@ class Node(BaseModel):
         return self is other
 
 
+_SIMPLE = frozenset({"Level", "None", "Source", "Span", "Unit", "bool", "float", "int", "str", "tuple"})
+
+
 def _holds_nodes(annotation: Any) -> bool:
-    """One that names a class that comes later in its file may hold anything."""
-    if isinstance(annotation, (str, ForwardRef)) or isinstance(annotation, type) and issubclass(annotation, Node):
+    """One that names a class that comes later in its file may hold anything. In a plain node each is as it is written."""
+    if isinstance(annotation, str):
+        return not _SIMPLE.issuperset(re.findall(r"\w+", annotation))
+    if isinstance(annotation, ForwardRef) or isinstance(annotation, type) and issubclass(annotation, Node):
         return True
     return any(map(_holds_nodes, get_args(annotation)))
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from vitalsdsl.ground.quoting import quoted as quoted_text
@@ -45,15 +44,16 @@ def name_text(path: str, quoted: bool = False) -> str:
     return path
 
 
-@dataclass(frozen=True)
 class Wording:
     """How pieces are written: for people, or (`by_value`) so that only their meaning is left.
 
     By value, `20k` and `20000` are one number, and parentheses that only help the eye are gone.
     """
 
-    by_value: bool = False
     _forms: ClassVar[dict[type[ex.Node], Callable[[Wording, Any], tuple[str, int]]]] = {}
+
+    def __init__(self, by_value: bool = False) -> None:
+        self.by_value = by_value
 
     def text(self, node: ex.Node) -> str:
         """A node by itself."""

@@ -13,7 +13,7 @@ from vitalsdsl.language import expressions as ex
 from vitalsdsl.language import rules, sentences
 from vitalsdsl.language.formatter import Wording
 
-_TOKEN = re.compile(STARTED + r"|#[^\n]*|\{\d+\.\.\d+\}|[A-Za-z_][\w./]*|[\d.]+|\S")
+_TOKEN = STARTED + r"|#[^\n]*|\{\d+\.\.\d+\}|[A-Za-z_][\w./]*|[\d.]+|\S"
 _FIELDS = frozenset(RULE_PARTS) - {"when", "clear"}
 
 
@@ -72,8 +72,8 @@ def head_lines(policy: rules.Policy) -> list[Line]:
 
 def tokens(text: str, start: int, end: int, jumps: dict[int, int]) -> Iterator[tuple[int, int]]:
     """The words and strings of a stretch without its comments; what begins at a key of `jumps` is taken as one."""
-    at = start
-    while (found := _TOKEN.search(text, at, end)) is not None:
+    at, token = start, re.compile(_TOKEN)
+    while (found := token.search(text, at, end)) is not None:
         at = jumps.get(found.start(), found.end())
         if text[found.start()] != "#":
             yield found.start(), at

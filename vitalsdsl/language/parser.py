@@ -30,9 +30,9 @@ MAX_PARTS = 5_000
 MAX_ERRORS = 100
 
 _NAME_PARTS = ("name the parts with `let` and `event`",)
-_SCAN = re.compile(STARTED + r"|#[^\n]*|[{}()]|(?m:^)[ \t]*([a-z]+)\b|[A-Za-z_][\w./]*")
-_WORDS = re.compile(QUOTED + r"|#[^\n]*|\w+|[^\w\s]")
-_DEFINES = re.compile(r"\s*(?:metric|param|let|event|phase|rule|profile)\s+([A-Za-z_][\w./]*)")
+_SCAN = STARTED + r"|#[^\n]*|[{}()]|(?m:^)[ \t]*([a-z]+)\b|[A-Za-z_][\w./]*"
+_WORDS = QUOTED + r"|#[^\n]*|\w+|[^\w\s]"
+_DEFINES = r"\s*(?:metric|param|let|event|phase|rule|profile)\s+([A-Za-z_][\w./]*)"
 
 
 class Parsed(NamedTuple):
@@ -81,7 +81,7 @@ def refuse(source: Source) -> Diagnostic | None:
         head = Source(source.name, text[:200])
         return Diagnostic("V030", Severity.ERROR, message, head.span(0, 1), help=("split it and `use` the parts",))
     if len(text) > MAX_WORDS:
-        count = sum(1 for found in _WORDS.finditer(text) if found[0][0] != "#")
+        count = sum(1 for found in re.finditer(_WORDS, text) if found[0][0] != "#")
         if count > MAX_WORDS:
             message = f"this file has {count:,} words and signs; a policy has at most {MAX_WORDS:,}"
             return Diagnostic(
@@ -150,7 +150,7 @@ class _Reading:
                     _build(text, self.locator, "start", start, end)
             except Unexpected as error:
                 self.diagnostics.append(_explained(error, text, self.locator, start, end))
-                defined = _DEFINES.match(text, start, end)
+                defined = re.compile(_DEFINES).match(text, start, end)
                 if defined is not None:
                     self.broken.add(defined[1])
                 blanked = _blank_part(text, start, end, error.at)
@@ -269,7 +269,7 @@ def _stretches(
     begins = [start]
     now = 0
     top = set(STATEMENTS) - set(RULE_PARTS)
-    for found in _SCAN.finditer(text, start, len(text) if end < 0 else end):
+    for found in re.compile(_SCAN).finditer(text, start, len(text) if end < 0 else end):
         token = found[0]
         if token == "{":
             now += 1

@@ -102,7 +102,7 @@ def _is_member(node: ex.Expression) -> bool:
 
 def replaced(node: NodeType, **fields: Any) -> NodeType:
     """The node with some fields of its own."""
-    return type(node).model_construct(**{**node.__dict__, **fields})
+    return type(node).build(**{**node.__dict__, **fields})
 
 
 def mapped(node: NodeType, change: Callable[[Any], Any]) -> NodeType:

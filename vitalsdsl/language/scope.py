@@ -217,9 +217,9 @@ def name_rules(policy: written.Policy) -> written.Policy:
         if isinstance(statement, written.Rule) and not statement.written and not statement.name:
             name = unique(_subject_level(statement, scope), taken, tried)
             taken.add(name)
-            statement = statement.model_construct(**{**statement.__dict__, "name": name})
+            statement = statement.build(**{**statement.__dict__, "name": name})
         statements.append(statement)
-    return policy.model_construct(**{**policy.__dict__, "statements": tuple(statements)})
+    return policy.build(**{**policy.__dict__, "statements": tuple(statements)})
 
 
 def unique(name: str, taken: set[str], tried: dict[str, int]) -> str:

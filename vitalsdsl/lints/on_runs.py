@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING
 
 from vitalsdsl.ground.diagnostic import Diagnostic
 from vitalsdsl.ground.source import Span
 from vitalsdsl.ground.types import Reason
 from vitalsdsl.language import rules
 from vitalsdsl.lints.base import Lint, Looked
-from vitalsdsl.lints.runs import Alarms
+
+if TYPE_CHECKING:
+    from vitalsdsl.lints.runs import Alarms
 
 MOST_MEMBERS = 500
 MOST_SHOWN = 3

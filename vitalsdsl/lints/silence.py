@@ -13,13 +13,11 @@ from vitalsdsl.ground.quoting import STARTED
 from vitalsdsl.ground.source import Source, Span
 from vitalsdsl.language import rules
 
-_COMMENT = re.compile(r"#\s*vitals:\s*(?P<what>off\b.*)", re.IGNORECASE)
-_FORM = re.compile(
-    r"off\s+(?P<codes>V\d{3}(?:\s*,\s*V\d{3})*)(?:\s+until\s+(?P<until>\S+))?(?:\s+because\b\s*(?P<reason>.*))?"
-)
-_IN_VITALS = re.compile(rf"{STARTED}|#[^\n]*")
-_IN_YAML = re.compile(r'"(?:\\.|[^"\\\n])*"?|(?<!\S)#[^\n]*')
-_LINE_OF_CODE = re.compile(r"[ \t]*[^\s#][^\n]*")
+_COMMENT = r"(?i:#\s*vitals:\s*(?P<what>off\b.*))"
+_FORM = r"off\s+(?P<codes>V\d{3}(?:\s*,\s*V\d{3})*)(?:\s+until\s+(?P<until>\S+))?(?:\s+because\b\s*(?P<reason>.*))?"
+_IN_VITALS = rf"{STARTED}|#[^\n]*"
+_IN_YAML = r'"(?:\\.|[^"\\\n])*"?|(?<!\S)#[^\n]*'
+_LINE_OF_CODE = r"[ \t]*[^\s#][^\n]*"
 _EXAMPLE = "`# vitals: off V104 until 2027-01-15 because …`"
 
 
@@ -99,7 +97,7 @@ def _silences(
         return
     statements = sorted({(s.span.start, s.span.end) for s in policy.statements if s.span.source is source})
     for at, text in _comments(source):
-        comment = _COMMENT.fullmatch(text)
+        comment = re.fullmatch(_COMMENT, text)
         if comment is None:
             continue
         span = source.span(at, at + len(text))
@@ -115,7 +113,7 @@ def _silences(
 def _comments(source: Source) -> Iterator[tuple[int, str]]:
     """The comments of a file in either form, each with its place."""
     form = _IN_YAML if source.name.lower().endswith((".yaml", ".yml")) else _IN_VITALS
-    for found in form.finditer(source.text):
+    for found in re.finditer(form, source.text):
         if found[0][0] == "#":
             yield found.start(), found[0].rstrip()
 
@@ -124,7 +122,7 @@ def _wrong(
     what: str, advice: Collection[str], known: Collection[str], today: datetime.date
 ) -> tuple[str, str, str] | None:
     """What keeps a comment from being in force: message, word under the caret, help."""
-    form = _FORM.fullmatch(what)
+    form = re.fullmatch(_FORM, what)
     if form is None:
         return "this comment silences nothing", "not the right form", f"write {_EXAMPLE}"
     if not form["reason"]:
@@ -158,7 +156,7 @@ def _reach(statements: list[tuple[int, int]], text: str, start: int, end: int) -
 def _next_line_of_code(text: str, at: int) -> int:
     """Where the next line ends that is no comment and not blank."""
     while (at := text.find("\n", at)) >= 0:
-        line = _LINE_OF_CODE.match(text, at + 1)
+        line = re.compile(_LINE_OF_CODE).match(text, at + 1)
         if line is not None:
             return line.end()
         at += 1

@@ -71,9 +71,7 @@ def _often(span: Span, true: Array) -> Array:
     return often
 
 
-def _long_enough(
-    extents: Sequence[Extent], begins: Array, ends: Array, where: Array, at: Rows
-) -> tuple[Array, Array]:
+def _long_enough(extents: Sequence[Extent], begins: Array, ends: Array, where: Array, at: Rows) -> tuple[Array, Array]:
     """Of the stretches that are long enough from where on they are, and which these are: most are not."""
     firsts, which = begins, np.arange(len(begins))
     for extent in extents:

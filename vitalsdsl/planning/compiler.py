@@ -426,7 +426,7 @@ def _map(node: Any, change: Callable[[Any], Any]) -> Any:
             fields[name] = tuple(_map(v, change) if isinstance(v, ex.Node) else v for v in value)
         else:
             fields[name] = value
-    return change(type(node).model_construct(**fields))
+    return change(type(node).build(**fields))
 
 
 _BUILD: dict[type[ex.Expression], Callable[[Compiler, Any, Setting], nd.Node]] = {

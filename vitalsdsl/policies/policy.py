@@ -49,7 +49,6 @@ class LoadedPolicy:
     """
 
     policy: rules.Policy
-    digest: str
     name: str
     text: str
     reference: str
@@ -60,6 +59,11 @@ class LoadedPolicy:
     noted_digest: str = ""
     noted_commit: str = ""
     used: lock.Used = field(default_factory=dict)
+
+    @cached_property
+    def digest(self) -> str:
+        """The fingerprint of what it means: `sha256:…`."""
+        return digest(self.policy)
 
     @cached_property
     def bundle(self) -> str:
@@ -194,7 +198,7 @@ class _Reading:
             problems = in_order([*problems, *run_lints(policy, tested=tested, channels=self.channels, runs=runs)])
             title = whole.name or Path(found.file).name.split(".")[0] or "policy"
             loaded = LoadedPolicy(
-                whole, digest(whole), title, found.source.text, self.reference, tuple(merge.sources), tuple(problems),
+                whole, title, found.source.text, self.reference, tuple(merge.sources), tuple(problems),
                 file_name(found.file), is_whole, found.digest, found.commit, used,
             )  # fmt: skip
         return loaded, problems

@@ -12,13 +12,15 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from importlib import import_module
-from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from vitalsdsl.ground.claims import in_full, is_there
 from vitalsdsl.ground.errors import MissingExtraError, UsageError
 from vitalsdsl.ground.points import Rewind, Row, RunInfo
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
 
 logger = logging.getLogger("vitalsdsl")
 
@@ -57,7 +59,12 @@ Recognises = Callable[[Path, bytes], bool]
 
 def schemes() -> dict[str, EntryPoint]:
     """The installed readers: `file` for files and folders that no other knows, others by the word before the colon."""
-    return {point.name: point for point in entry_points(group=GROUP)}
+    return {point.name: point for point in _points(GROUP)}
+
+
+def _points(group: str) -> Iterable[EntryPoint]:
+    found: Iterable[EntryPoint] = import_module("importlib.metadata").entry_points(group=group)
+    return found  # loaded only here, as in `packs`: tests of policies read no run
 
 
 def read(reference: str, *, step_key: str | None = None) -> list[Recording]:
@@ -149,7 +156,7 @@ def by_content(reference: str) -> str | None:
         return None  # the reader of files says what is wrong
     if head and b"\0" not in head:
         return None  # a text log: nobody need be loaded to be asked
-    for point in entry_points(group=CONTENTS):
+    for point in _points(CONTENTS):
         try:
             recognises: Recognises = point.load()
             if recognises(place, head):

@@ -134,9 +134,7 @@ def _alternately(holds: Reached, clears: Reached) -> tuple[Array, Array, Array]:
     return rows[fired], begins[fired], rows[cleared]
 
 
-def _one_by_one(
-    holds: Reached, clears: Reached, forgets: bool, begin: int, end: int
-) -> tuple[Array, Array, Array]:
+def _one_by_one(holds: Reached, clears: Reached, forgets: bool, begin: int, end: int) -> tuple[Array, Array, Array]:
     """The same where what is forgotten counts."""
     fires: list[int] = []
     onsets: list[int] = []
@@ -155,9 +153,7 @@ def _one_by_one(
     return np.array(fires, np.int64), np.array(onsets, np.int64), np.array(ends, np.int64)
 
 
-def _climbed(
-    rungs: Rungs, said: Said, at: Rows, fired: Array, onsets: Array, cleared: Array, over: Array
-) -> Turns:
+def _climbed(rungs: Rungs, said: Said, at: Rows, fired: Array, onsets: Array, cleared: Array, over: Array) -> Turns:
     """The turns with the rungs that are taken between firing and clearing."""
     climb, turns = _climbs(rungs, said, at), []
     for i, (row, onset, until) in enumerate(zip(fired.tolist(), onsets.tolist(), over.tolist())):

@@ -103,7 +103,12 @@ def without_words(run: Run, rule: RuleState, told: Iterable[Told]) -> list[Trans
         fields = vars(one)
         fields.update(common)
         fields["step"], fields["time"], fields["from_"], fields["to"] = step, time, before, to
-        fields["onset"], fields["reason"], fields["clause"], fields["rung"] = onset if to else None, reason, clause, rung
+        fields["onset"], fields["reason"], fields["clause"], fields["rung"] = (
+            onset if to else None,
+            reason,
+            clause,
+            rung,
+        )
         found.append(one)
     return found
 

@@ -6,10 +6,11 @@ import re
 from collections.abc import Iterator, Mapping
 
 from vitalsdsl_files.format import LAST_RESORT, Reading
+from vitalsdsl_files.patterns import pattern
 from vitalsdsl_files.printed import Lines, Printed, pairs
 
-_BAR = re.compile(r"\d+%\|[^|]*\| *(\d{1,18})/(\d{1,18}) \[([^\]]*)\]")
-_EPOCH = re.compile(r"\bepoch\W{0,3}(\d+)", re.IGNORECASE)
+_BAR = pattern(r"\d+%\|[^|]*\| *(\d{1,18})/(\d{1,18}) \[([^\]]*)\]")
+_EPOCH = pattern(r"\bepoch\W{0,3}(\d+)", re.IGNORECASE)
 _BEFORE = 1000
 """How much before a bar belongs to it, in characters."""
 _NO_METRIC = frozenset({"v_num", "epoch", "step"})
@@ -24,7 +25,7 @@ class Bars(Printed):
 
     name = "progress bars"
     priority = LAST_RESORT - 7
-    marks = re.compile(
+    marks = pattern(
         r"%\|[^|\n]*\| *\d+/\d+ \[[^\]\n]*, *[\w/.-]+=[-+\d.n]|[\w/]: ?[-+]?[\d.]+\]?: *\d+%\|[^|\n]*\| *\d+/\d+ \["
     )
 

@@ -11,16 +11,15 @@ from itertools import chain, pairwise
 from vitalsdsl.ground.points import Rewind, number
 from vitalsdsl_files.counting import COUNTED, counted
 from vitalsdsl_files.format import Reading
+from vitalsdsl_files.patterns import pattern
 from vitalsdsl_files.printed import NUMBER, Lines, Printed
 from vitalsdsl_files.rows import STEP_KEYS, whole
 
 _QUOTE = "['\"‘’“”]"
 _FIRST = "['‘’]"  # a dict with double quotes is JSON, and read as such
-_TOKEN = re.compile(
-    rf"(\{{\s*{_FIRST}[^{{}}]*\}})|(?:^|(?<=[\s}}]))\d+%(?:\|[^|]*\|)?\s*(\d{{1,18}})/(\d{{1,18}})\s*\["
-)
-_OPEN = re.compile(rf"\{{\s*{_FIRST}[^{{}}]*$")
-_ITEM = re.compile(
+_TOKEN = pattern(rf"(\{{\s*{_FIRST}[^{{}}]*\}})|(?:^|(?<=[\s}}]))\d+%(?:\|[^|]*\|)?\s*(\d{{1,18}})/(\d{{1,18}})\s*\[")
+_OPEN = pattern(rf"\{{\s*{_FIRST}[^{{}}]*$")
+_ITEM = pattern(
     rf"{_QUOTE}([^'\"‘’“”]+){_QUOTE}\s*:\s*(?:{_QUOTE}([^'\"‘’“”]*){_QUOTE}|(?:[\w.]+\()?({NUMBER}))", re.IGNORECASE
 )
 _LOOKED_AT = 50
@@ -48,7 +47,7 @@ class Console(Printed):
     """
 
     name = "Hugging Face console"
-    marks = re.compile(
+    marks = pattern(
         rf"\{{\s*{_FIRST}(?:(?:eval_)?loss{_QUOTE}\s*:|[^{{}}\n]{{1,2000}}{_QUOTE}epoch{_QUOTE}\s*:\s*{_QUOTE}?[\d.])"
     )
 

@@ -6,14 +6,13 @@ import re
 from collections.abc import Iterator, Mapping
 
 from vitalsdsl_files.format import LAST_RESORT, Reading
+from vitalsdsl_files.patterns import pattern
 from vitalsdsl_files.printed import NUMBER, Lines, Printed, leading, pairs
 
-_STEP = re.compile(r"\bstep=(\d+), skipped=(\d+), lr=\[([^\]]*)\]")
-_TIMER = re.compile(r"\bepoch=\d+/micro_step=\d+/global_step=(\d+), ")
-_PIPE = re.compile(
-    rf"\bsteps: (\d+) loss: ({NUMBER}) iter time \(s\): ({NUMBER}) samples/sec: ({NUMBER})", re.IGNORECASE
-)
-_SCALE = re.compile(
+_STEP = pattern(r"\bstep=(\d+), skipped=(\d+), lr=\[([^\]]*)\]")
+_TIMER = pattern(r"\bepoch=\d+/micro_step=\d+/global_step=(\d+), ")
+_PIPE = pattern(rf"\bsteps: (\d+) loss: ({NUMBER}) iter time \(s\): ({NUMBER}) samples/sec: ({NUMBER})", re.IGNORECASE)
+_SCALE = pattern(
     rf"(?:Attempted loss scale: [\d.eE+]+, reducing to|(?:Reducing|Increasing) dynamic loss scale from [\d.eE+]+ to) ({NUMBER})"
 )
 
@@ -28,7 +27,7 @@ class DeepSpeed(Printed):
 
     name = "DeepSpeed text"
     priority = LAST_RESORT - 10
-    marks = re.compile(r"\bstep=\d+, skipped=\d+, lr=\[|\bsteps: \d+ loss: \S+ iter time \(s\):")
+    marks = pattern(r"\bstep=\d+, skipped=\d+, lr=\[|\bsteps: \d+ loss: \S+ iter time \(s\):")
 
     def rows(self, lines: Lines, reading: Reading) -> Iterator[Mapping[str, object]]:
         scale: float | None = None

@@ -7,11 +7,12 @@ from collections.abc import Iterator, Mapping
 
 from vitalsdsl_files.epochs import counted_on
 from vitalsdsl_files.format import Reading
+from vitalsdsl_files.patterns import pattern
 from vitalsdsl_files.printed import NUMBER, Lines, Printed, to_float
 
-_STEP = re.compile(r"\bepoch: *(\d+) *\| *step: *(\d+) *\| *ppo[ _]ep(?:och)?: *\d+ *\|(.*)", re.IGNORECASE)
-_FIELD = re.compile(rf"([a-z][a-z _]*): *({NUMBER})", re.IGNORECASE)
-_REWARD = re.compile(rf"\b(average reward score(?:/ema)?): *({NUMBER})", re.IGNORECASE)
+_STEP = pattern(r"\bepoch: *(\d+) *\| *step: *(\d+) *\| *ppo[ _]ep(?:och)?: *\d+ *\|(.*)", re.IGNORECASE)
+_FIELD = pattern(rf"([a-z][a-z _]*): *({NUMBER})", re.IGNORECASE)
+_REWARD = pattern(rf"\b(average reward score(?:/ema)?): *({NUMBER})", re.IGNORECASE)
 
 
 class DeepSpeedChat(Printed):
@@ -20,7 +21,7 @@ class DeepSpeedChat(Printed):
     """
 
     name = "DeepSpeed-Chat text"
-    marks = re.compile(r"(?i)\bepoch: *\d+ *\| *step: *\d+ *\| *ppo[ _]ep(?:och)?:")
+    marks = pattern(r"(?i)\bepoch: *\d+ *\| *step: *\d+ *\| *ppo[ _]ep(?:och)?:")
 
     def rows(self, lines: Lines, reading: Reading) -> Iterator[Mapping[str, object]]:
         return counted_on(_told(lines), reading, "step", "epoch")

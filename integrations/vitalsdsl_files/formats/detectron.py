@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping
 
 from vitalsdsl_files.format import Reading
+from vitalsdsl_files.patterns import pattern
 from vitalsdsl_files.printed import Lines, Printed, pairs
 
-_LINE = re.compile(r"\biter: (?=\d+  \S+: )")
+_LINE = pattern(r"\biter: (?=\d+  \S+: )")
 
 
 class Detectron(Printed):
     """One row for each line with `iter: N`, under the names that are printed. Its `metrics.json` is read as JSON lines."""
 
     name = "detectron2 text"
-    marks = re.compile(r"\biter: \d+  (?:total_)?loss\w*: ")
+    marks = pattern(r"\biter: \d+  (?:total_)?loss\w*: ")
 
     def rows(self, lines: Lines, reading: Reading) -> Iterator[Mapping[str, object]]:
         for text in lines:

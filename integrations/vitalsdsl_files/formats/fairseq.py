@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping
 
 from vitalsdsl_files.format import Reading
 from vitalsdsl_files.json_text import parse
+from vitalsdsl_files.patterns import pattern
 from vitalsdsl_files.printed import Lines, Printed, leading, pairs
 
-_INNER = re.compile(r"\bepoch (\d+):\s+\d+ / \d+ (?=\w+=)")
-_SUMMARY = re.compile(r"\bepoch (\d+) \|(?: valid on '([^']+)' subset \|)?(?= *\w+ )")
-_CELL = re.compile(r"^\s*(\w+)\s+(\S+)\s*$")
-_OBJECT = re.compile(r'\{"epoch":[^{}]{0,8000}\}')
+_INNER = pattern(r"\bepoch (\d+):\s+\d+ / \d+ (?=\w+=)")
+_SUMMARY = pattern(r"\bepoch (\d+) \|(?: valid on '([^']+)' subset \|)?(?= *\w+ )")
+_CELL = pattern(r"^\s*(\w+)\s+(\S+)\s*$")
+_OBJECT = pattern(r'\{"epoch":[^{}]{0,8000}\}')
 
 
 class Fairseq(Printed):
@@ -24,7 +24,7 @@ class Fairseq(Printed):
 
     name = "fairseq text"
     priority = 5
-    marks = re.compile(
+    marks = pattern(
         r"epoch \d+:\s+\d+ / \d+ \w+=[^\n]{0,1000}\bnum_updates="
         r"|\| +epoch \d+ \|[^\n]{0,1000}\bnum_updates +\d"
         r'|\{"epoch":[^\n]{0,1000}"(?:\w+_)?num_updates": *"?\d'

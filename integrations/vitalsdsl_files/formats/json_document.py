@@ -11,11 +11,12 @@ from vitalsdsl.ground.errors import SourceError
 from vitalsdsl.ground.points import Rewind, Row, number
 from vitalsdsl_files.format import Format, Reading
 from vitalsdsl_files.json_text import parse
+from vitalsdsl_files.patterns import pattern
 from vitalsdsl_files.rows import STEP_KEYS, flat, stepped
 
-_LIST = re.compile(r"\s*\[\s*\{")
-_INSIDE = re.compile(r'"\s*:\s*\[\s*(?:\{|[-+\dN"])|"_step"\s*:')
-_TRAINING = re.compile(r"loss|acc|reward|error|score", re.IGNORECASE)
+_LIST = pattern(r"\s*\[\s*\{")
+_INSIDE = pattern(r'"\s*:\s*\[\s*(?:\{|[-+\dN"])|"_step"\s*:')
+_TRAINING = pattern(r"loss|acc|reward|error|score", re.IGNORECASE)
 
 
 class JsonDocument(Format):

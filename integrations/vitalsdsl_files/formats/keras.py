@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping
 
 from vitalsdsl_files.format import Reading
+from vitalsdsl_files.patterns import pattern
 from vitalsdsl_files.printed import Lines, Printed, pairs
 
-_EPOCH = re.compile(r"(?:^|\s)Epoch (\d+)/(\d+)\s*$")
-_BAR = re.compile(r"(?:^|\s)(\d+)/(\d+) (?:\[=*\]|\u2501+) [^:]{0,80}?/(?:step|epoch|sample) - (?=\w)")
+_EPOCH = pattern(r"(?:^|\s)Epoch (\d+)/(\d+)\s*$")
+_BAR = pattern(r"(?:^|\s)(\d+)/(\d+) (?:\[=*\]|\u2501+) [^:]{0,80}?/(?:step|epoch|sample) - (?=\w)")
 
 
 class Keras(Printed):
@@ -19,7 +19,7 @@ class Keras(Printed):
     """
 
     name = "Keras console"
-    marks = re.compile(r"(?:^|\s)\d+/\d+ (?:\[=*\]|\u2501+) [^:\n]{0,80}?/(?:step|epoch|sample) - \w+: ")
+    marks = pattern(r"(?:^|\s)\d+/\d+ (?:\[=*\]|\u2501+) [^:\n]{0,80}?/(?:step|epoch|sample) - \w+: ")
 
     def rows(self, lines: Lines, reading: Reading) -> Iterator[Mapping[str, object]]:
         row: dict[str, object] = {}

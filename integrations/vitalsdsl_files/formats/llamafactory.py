@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TextIO
 
 from vitalsdsl.ground.points import Rewind, Row, number
 from vitalsdsl_files.format import Reading
 from vitalsdsl_files.formats.jsonl import JsonLines, rows_of
+from vitalsdsl_files.patterns import pattern
 from vitalsdsl_files.rows import stepped
 
 _COUNTERS = frozenset(
@@ -27,7 +27,7 @@ class LlamaFactory(JsonLines):
     priority = 5
     live = False
 
-    _marks = re.compile(r'^\s*\{[^\n]*"current_steps": *\d+, *"total_steps": *\d+')
+    _marks = pattern(r'^\s*\{[^\n]*"current_steps": *\d+, *"total_steps": *\d+')
 
     def recognises(self, head: str) -> bool:
         return self._marks.search(head.lstrip("\ufeff")) is not None and super().recognises(head)

@@ -6,14 +6,15 @@ import re
 from collections.abc import Iterator, Mapping
 
 from vitalsdsl_files.format import Reading
+from vitalsdsl_files.patterns import pattern
 from vitalsdsl_files.printed import NUMBER, Lines, Printed, leading
 
-_LOGGED = re.compile(r"^s:(\d+)((?: +[A-Za-z_]\w*:\S+)+)")
-_FIELD = re.compile(rf"([A-Za-z_]\w*):({NUMBER})", re.IGNORECASE)
-_PRINTED = re.compile(r"(?:^|(?<=\s))step\s+(\d+)/(\d+)\s*\|")
-_CELL = re.compile(rf"^\s*([A-Za-z][A-Za-z _]*?)\s+({NUMBER})", re.IGNORECASE)
-_MEASURED = re.compile(rf"^\s*({NUMBER})\s*(ms|%[^|]*MFU|tok/s)", re.IGNORECASE)
-_EVALUATED = re.compile(rf"^(val loss|HellaSwag:?)\s+({NUMBER})", re.IGNORECASE)
+_LOGGED = pattern(r"^s:(\d+)((?: +[A-Za-z_]\w*:\S+)+)")
+_FIELD = pattern(rf"([A-Za-z_]\w*):({NUMBER})", re.IGNORECASE)
+_PRINTED = pattern(r"(?:^|(?<=\s))step\s+(\d+)/(\d+)\s*\|")
+_CELL = pattern(rf"^\s*([A-Za-z][A-Za-z _]*?)\s+({NUMBER})", re.IGNORECASE)
+_MEASURED = pattern(rf"^\s*({NUMBER})\s*(ms|%[^|]*MFU|tok/s)", re.IGNORECASE)
+_EVALUATED = pattern(rf"^(val loss|HellaSwag:?)\s+({NUMBER})", re.IGNORECASE)
 
 
 class LlmC(Printed):
@@ -24,7 +25,7 @@ class LlmC(Printed):
     """
 
     name = "llm.c text"
-    marks = re.compile(r"(?m)^s:\d+ +(?:trl|tel|eval):|(?:^|\s)step\s+\d+/\d+\s*\|\s*(?:train )?loss\s+[-+\dn]")
+    marks = pattern(r"(?m)^s:\d+ +(?:trl|tel|eval):|(?:^|\s)step\s+\d+/\d+\s*\|\s*(?:train )?loss\s+[-+\dn]")
 
     def rows(self, lines: Lines, reading: Reading) -> Iterator[Mapping[str, object]]:
         latest = "0"

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping
 from functools import lru_cache
 
 from vitalsdsl_files.format import Reading
+from vitalsdsl_files.patterns import pattern
 from vitalsdsl_files.printed import Lines, Printed, leading
 
-_TRAINING = re.compile(r"\biteration\s+(\d+)\s*/\s*(\d+)\s*\|")
-_EVALUATION = re.compile(
+_TRAINING = pattern(r"\biteration\s+(\d+)\s*/\s*(\d+)\s*\|")
+_EVALUATION = pattern(
     r"\b(?:(validation|test) (?:loss|results) at |(?:validation|test) loss on )"
     r"(?:the end of training for (val|test|validation)\b|[^|]*?\biteration (\d+))(?: on (validation|test) set)?[^|]*\|"
 )
@@ -26,7 +26,7 @@ class Megatron(Printed):
     """
 
     name = "Megatron text"
-    marks = re.compile(r"\biteration\s+\d+\s*/\s*\d+\s*\|[^\n]*?:")
+    marks = pattern(r"\biteration\s+\d+\s*/\s*\d+\s*\|[^\n]*?:")
 
     def rows(self, lines: Lines, reading: Reading) -> Iterator[Mapping[str, object]]:
         latest = "0"

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping
 
 from vitalsdsl_files.format import Reading
+from vitalsdsl_files.patterns import pattern
 from vitalsdsl_files.printed import Lines, Printed, pairs
 
-_LINE = re.compile(
+_LINE = pattern(
     r"\b(Epoch|Iter)(?:\((train|val|test)\))?\s*\[\s*(\d{1,9})(?:\s*/\s*(\d{1,9}))?\](?:\s*\[\s*(\d{1,9})(?:\s*/\s*(\d{1,9}))?\])?\s+(?=\S)"
 )
 _NO_METRIC = frozenset({"time", "data_time", "memory"})
@@ -22,7 +22,7 @@ class MMLab(Printed):
     """
 
     name = "OpenMMLab text"
-    marks = re.compile(
+    marks = pattern(
         r"\bEpoch(?:\(\w+\))?\s*\[\d+\]\[\s*\d+/\d+\]\s+[^\n]{0,2000}\w: |\bIter(?:\(\w+\))?\s*\[\s*\d+/\d+\]\s+[^\n]{0,2000}\w: "
     )
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TextIO
 
@@ -10,6 +9,7 @@ from vitalsdsl.ground.points import Rewind, Row
 from vitalsdsl_files.epochs import counted_on
 from vitalsdsl_files.format import Reading
 from vitalsdsl_files.formats.jsonl import JsonLines, rows_of
+from vitalsdsl_files.patterns import pattern
 from vitalsdsl_files.rows import stepped, whole
 
 _VALIDATION = "a validation counts its own batches: it is read at the training step before it"
@@ -25,7 +25,7 @@ class MMLabJson(JsonLines):
     priority = 5
     live = False
 
-    _marks = re.compile(
+    _marks = pattern(
         r'"mode": *"train"[^\n]*"epoch": *\d+[^\n]*"iter": *\d+|"data_time":[^\n]*"iter": *\d+[^\n]*"step": *\d+'
     )
 

@@ -6,12 +6,13 @@ import re
 from collections.abc import Iterator, Mapping
 
 from vitalsdsl_files.format import Reading
+from vitalsdsl_files.patterns import pattern
 from vitalsdsl_files.printed import NUMBER, Lines, Printed, leading
 
-_HEAD = re.compile(r"(?:^|(?<=[\s\]>]))(?:iter|step)\s+(\d+):\s+(?=\S)")
-_TIGHT = re.compile(r"(?:^|(?<=[\s\]>]))step:(\d+)(?:/(\d+))?\s+(?=[A-Za-z_]\w*:)")
-_SPACED_FIELD = re.compile(rf"([A-Za-z][\w/]*(?: [A-Za-z][\w/]*)?)[ :=]+({NUMBER})", re.IGNORECASE)
-_TIGHT_FIELD = re.compile(rf"([A-Za-z_]\w*):({NUMBER})", re.IGNORECASE)
+_HEAD = pattern(r"(?:^|(?<=[\s\]>]))(?:iter|step)\s+(\d+):\s+(?=\S)")
+_TIGHT = pattern(r"(?:^|(?<=[\s\]>]))step:(\d+)(?:/(\d+))?\s+(?=[A-Za-z_]\w*:)")
+_SPACED_FIELD = pattern(rf"([A-Za-z][\w/]*(?: [A-Za-z][\w/]*)?)[ :=]+({NUMBER})", re.IGNORECASE)
+_TIGHT_FIELD = pattern(rf"([A-Za-z_]\w*):({NUMBER})", re.IGNORECASE)
 
 
 class NanoGpt(Printed):
@@ -23,7 +24,7 @@ class NanoGpt(Printed):
     """
 
     name = "nanoGPT text"
-    marks = re.compile(
+    marks = pattern(
         r"(?:^|[\s\]>])(?:(?:iter|step)\s+\d+:\s+(?:train |val )?loss\b"
         r"|step:\d+(?:/\d+)?[ \t]+(?:\w+:\S*[ \t]+){0,20}(?:train_|val_)?loss:)"
     )

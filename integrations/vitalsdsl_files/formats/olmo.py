@@ -6,10 +6,11 @@ import re
 from collections.abc import Iterator, Mapping
 
 from vitalsdsl_files.format import Reading
+from vitalsdsl_files.patterns import pattern
 from vitalsdsl_files.printed import NUMBER, Lines, Printed, to_float
 
-_HEAD = re.compile(r"\[step=(\d+)(?:/(\d+))?(?:,epoch=(\d+))?[^\]]*\]\s*$")
-_VALUE = re.compile(rf"([A-Za-z][\w ().%@-]*/[\w ()./%@-]*)=({NUMBER})", re.IGNORECASE)
+_HEAD = pattern(r"\[step=(\d+)(?:/(\d+))?(?:,epoch=(\d+))?[^\]]*\]\s*$")
+_VALUE = pattern(rf"([A-Za-z][\w ().%@-]*/[\w ()./%@-]*)=({NUMBER})", re.IGNORECASE)
 
 
 class Olmo(Printed):
@@ -19,7 +20,7 @@ class Olmo(Printed):
     """
 
     name = "OLMo text"
-    marks = re.compile(r"\[step=\d+[^\]\n]*\]\s*\n\s*[A-Za-z][\w ().%@-]*/[^=\n]*=")
+    marks = pattern(r"\[step=\d+[^\]\n]*\]\s*\n\s*[A-Za-z][\w ().%@-]*/[^=\n]*=")
 
     def rows(self, lines: Lines, reading: Reading) -> Iterator[Mapping[str, object]]:
         row: dict[str, object] = {}

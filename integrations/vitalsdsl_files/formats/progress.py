@@ -7,20 +7,21 @@ from collections.abc import Iterator, Mapping
 
 from vitalsdsl_files.epochs import counted_on
 from vitalsdsl_files.format import LAST_RESORT, Reading
+from vitalsdsl_files.patterns import pattern
 from vitalsdsl_files.printed import ALONE, NUMBER, Lines, Printed, to_float
 
 _STEP = r"(?:global[ _]?)?(?:steps?|iter(?:ation)?s?)"
-_AT = re.compile(
+_AT = pattern(
     rf"(?<![\w./-])({_STEP}|epoch)\b\s*[:=#]?\s*\[?\s*(\d+)(?:\s*(?:/|of)\s*(\d+))?(?![\d.]*[\w])", re.IGNORECASE
 )
-_PAIR = re.compile(
+_PAIR = pattern(
     rf"(?<![\w./-])([A-Za-z][\w./@-]*(?: [A-Za-z][\w./@-]*){{0,3}})\s?(?:[:=]| is)\s*({NUMBER}){ALONE}",
     re.IGNORECASE,
 )
 _LONGEST = 4096  # a longer line is no line of progress
-_OTHERS = re.compile(r"\[(?:logging|timer|loss_scaler|\w+_optimizer|stage\w+)\.py:|iter time \(s\):|\d%\|")
-_LEVEL = re.compile(r"^(?:(?:INFO|WARNING|DEBUG|ERROR)\b\s*)+")
-_NO_METRIC = re.compile(r"^(?:eta|time|date|elapsed|remaining|pid|rank|seed|port)$", re.IGNORECASE)
+_OTHERS = pattern(r"\[(?:logging|timer|loss_scaler|\w+_optimizer|stage\w+)\.py:|iter time \(s\):|\d%\|")
+_LEVEL = pattern(r"^(?:(?:INFO|WARNING|DEBUG|ERROR)\b\s*)+")
+_NO_METRIC = pattern(r"^(?:eta|time|date|elapsed|remaining|pid|rank|seed|port)$", re.IGNORECASE)
 
 
 class Progress(Printed):
@@ -33,7 +34,7 @@ class Progress(Printed):
 
     name = "lines of `name: number`"
     priority = LAST_RESORT - 5
-    marks = re.compile(r"(?i)step|iter|epoch")
+    marks = pattern(r"(?i)step|iter|epoch")
 
     def recognises(self, head: str) -> bool:
         return super().recognises(head) and any(_row(line, Reading("")) for line in head.splitlines())

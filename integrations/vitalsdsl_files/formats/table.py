@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import re
 from collections.abc import Iterator, Sequence
 from typing import TextIO
 
@@ -11,11 +10,12 @@ from vitalsdsl.ground.errors import SourceError
 from vitalsdsl.ground.points import Rewind, Row, number
 from vitalsdsl_files.format import Format, Reading
 from vitalsdsl_files.lines import Tally, left_out, lines_of, read_in_part, uncut
+from vitalsdsl_files.patterns import pattern
 from vitalsdsl_files.rows import STEP_KEYS, stepped
 
 _DELIMITERS = ",\t;|"
 _LOOKED_AT = 20
-_COMMA = re.compile(r"[-+]?\d+,\d+(?:[eE][-+]?\d+)?")
+_COMMA = pattern(r"[-+]?\d+,\d+(?:[eE][-+]?\d+)?")
 _NO_NUMBER = "is no number here, nor are others like it"
 _STRAIGHT = str.maketrans("“”„‟", '""""')
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Iterator, Sequence
 from typing import Any, TextIO
 
@@ -11,9 +10,10 @@ from vitalsdsl.ground.errors import SourceError
 from vitalsdsl.ground.points import Rewind, Row, number
 from vitalsdsl_files.format import Format, Reading
 from vitalsdsl_files.json_text import parse
+from vitalsdsl_files.patterns import pattern
 from vitalsdsl_files.rows import flat, stepped, whole
 
-_HISTORY = re.compile(r'["“”]log_history["“”]\s*:\s*\[')
+_HISTORY = pattern(r'["“”]log_history["“”]\s*:\s*\[')
 
 
 class TrainerState(Format):
