@@ -10,22 +10,23 @@ farther off than that asks the window itself.
 
 from __future__ import annotations
 
+import functools
 import itertools
 import math
 import operator
 import sys
 from array import array
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from vitalsdsl.ground.types import STEPS
-from vitalsdsl.kernels import pieces
 from vitalsdsl.kernels.deferred import Deferred, Points
 from vitalsdsl.kernels.newest import Newest, places_in
-from vitalsdsl.kernels.pieces import InShortWindow, InWindow
+from vitalsdsl.kernels.pieces import InOrderWindow, InShortWindow, InWindow
+from vitalsdsl.kernels.settling import Settling
 from vitalsdsl.kernels.tracks import Past, Track, alike
 from vitalsdsl.kernels.trail import Trail
 
@@ -77,7 +78,12 @@ class Ahead:
         self.lately_away: list[float] = []
         self.missed: list[int] = []
         self._windows = list(windows)
-        self._wanted = list(wanted)
+        self._wanted = [(window, asked) for window, asked in wanted if not isinstance(asked, InOrderWindow)]
+        self._settling = [
+            Settling(window, list(asked.settled.values()))
+            for window, asked in wanted
+            if isinstance(asked, InOrderWindow)
+        ]
         self._first = self._stride = 0
         self._given = 0
         """How many of the block's points the windows have been handed."""
@@ -122,7 +128,7 @@ class Ahead:
         steps, values = array(code), array("d")
         steps.frombytes(np.arange(first, newest + 1, stride, dtype=code).tobytes())
         values.frombytes(own.tobytes())
-        finite = known = Points(steps, values, None, count - given, first, newest)
+        finite = known = Points(steps, values, None, count - given, first, newest, self.values[-1])
         if not np.isfinite(own).all():
             finite, known = _some(finite, np.isfinite(own)), _some(finite, own == own)
         for window in self._windows:
@@ -172,7 +178,7 @@ class Ahead:
     def _go_on(self, step: int, value: float, stride: int) -> tuple[Any, ...] | None:
         """As `renew`, but within the block, whose points the windows have got in some other way; None where that cannot be."""
         index = self._index(step)
-        by_step = self._marks and self._marks[0][0].unit == STEPS
+        by_step = index > 0 and self._marks[0][0].unit == STEPS
         if not 0 < index < self._length or by_step and stride != self._stride:
             return None
         fullest = max(self._marks, key=lambda mark: mark[0].with_infinite)
@@ -193,6 +199,8 @@ class Ahead:
             if window in newest.counts:
                 self._stands[at] = _short_stands(newest.counts[window])
         self.values[:], self._given = [math.nan] * index, index
+        for settling in self._settling:
+            settling.begin(step, stride, index)
         counts: Rows | None = self._counted(index)
         if len(finite) != index or newest.missed:
             counts = self.missing()
@@ -211,7 +219,7 @@ class Ahead:
 
     def _index(self, step: int) -> int:
         """Which point of the block the next one is, if the windows have had nothing but its points; -1 where it is none."""
-        if not self._length:
+        if not self._length or not self._marks:
             return -1
         by_step = [mark for mark in self._marks if mark[0].unit == STEPS]
         window, _, _, seen = self._marks[0]
@@ -245,6 +253,11 @@ class Ahead:
                 shares += (1.0 / most, 1.0 / fewest, 1.0 / (most - 1), 1.0 / (fewest - 1))
         return (more, *self._ends[chunk], *shares)
 
+    def settle(self, settling: Settling, step: int) -> tuple[float, ...]:
+        """Renew the brackets of a window at the newest point, at this step; the last is the step up to which they stand."""
+        said = settling.settle(self.values)
+        return (*said[:-1], step + said[-1] * self._stride)
+
     def resume(self, total: float, squares: float, low: float, high: float) -> tuple[Any, ...]:
         """The sums and extremes of the block with the points that have come since the outlook, all of them finite, and the
         rows from here on."""
@@ -261,6 +274,10 @@ class Ahead:
             self._rows(count),
             self._counted(count),
         )
+
+    def settlers(self) -> list[Callable[[int], tuple[float, ...]]]:
+        """`settle` for each window that has brackets, in order."""
+        return [functools.partial(self.settle, settling) for settling in self._settling]
 
     @property
     def _in_rows(self) -> list[InWindow]:
@@ -290,10 +307,13 @@ class Ahead:
     def _blank(self) -> tuple[Any, ...]:
         """A block that says nothing: every comparison is left to the windows themselves."""
         self._begin_lately(Newest())
+        for settling in self._settling:
+            settling.stop()
         self._table, self._length, self._counts = np.empty((0, 0)), 0, None
         stands: list[float] = []
         for _, asked in self._wanted:
-            stands += (False, *_NEVER * 2 * (1 + len(asked.settled)), *[1] * isinstance(asked, InShortWindow))
+            stands += (False, *_NEVER * 2, *[1] * isinstance(asked, InShortWindow))
+        stands += [False] * len(self._settling)
         rows = itertools.repeat(_NEVER * self._columns, RESTS)
         sums = (0.0, 0.0, math.inf, -math.inf)
         return (0.0, -_GREATEST, _GREATEST, *_NEVER * 6, math.inf, -math.inf, *stands, *sums, 0, rows, None)
@@ -308,10 +328,13 @@ class Ahead:
         length = self._fitting(tracks)
         if not length:
             return None
-        shortest = min(tracks, key=lambda track: track.window.size).values
-        low, high = _ends_of(shortest, value)
+        for settling in self._settling:
+            settling.begin(self._first, self._stride, 0)
+        held = [(track.window.size, track.values) for track in tracks]
+        held += [(settling.window.size, settling.values) for settling in self._settling]
+        low, high = _ends_of(min(held, key=lambda one: one[0])[1], value)
         pivot = self._pivot = low if low == high else low / 2 + high / 2
-        largest = max(past.farthest(pivot) for past in pasts.values())
+        largest = max((past.farthest(pivot) for past in pasts.values()), default=high / 2 - low / 2)
         if math.isfinite(value):
             largest = max(largest, abs(value - pivot))
         if largest and not _SMALL < largest < _LARGE:
@@ -326,12 +349,12 @@ class Ahead:
     def _fitting(self, tracks: Sequence[Track]) -> int:
         """For how many points to come; 0 where that would not pay."""
         length = min([LONGEST, *(track.stays for track in tracks if not track.is_short)])
-        if any(asked.settled for _, asked in self._wanted):
-            length = min(length, pieces.MANY // 8)
-        if length < SHORTEST or any(track.past.first != track.past.first for track in tracks):
+        if length < SHORTEST or any(window.first != window.first for window in self._windows):
             return 0
         length -= (self._count + int(self._phase * length)) % length
-        return min(length, *(track.until_lived for track in tracks))
+        lived = [track.until_lived for track in tracks]
+        lived += [settling.until_lived(self._first, self._stride) for settling in self._settling]
+        return min(length, *lived)
 
     def _begun(
         self, tracks: Sequence[Track], newest: Newest, length: int, usual: tuple[float, float], largest: float
@@ -357,7 +380,7 @@ class Ahead:
                 )
                 continue
             shares = track.shares()
-            self._stands.append((*shares, *(end for what in asked.settled.values() for end in track.settled(what))))
+            self._stands.append(shares)
             if asked.in_rows:
                 columns = len(asked.in_rows)
                 track.fill(table[at : at + columns])
@@ -367,6 +390,7 @@ class Ahead:
                 going = max(going, track.going)
                 if asked.has_sums:
                     self._shares += (shares[1], shares[1], shares[2], shares[2])
+        self._stands += [(not settling.is_warm,) for settling in self._settling]
         self._counts = None
         if not is_even:
             counts = [track.counts() for track, (_, asked) in zip(tracks, self._wanted) if asked.in_rows]

@@ -14,7 +14,7 @@ from vitalsdsl.kernels.window import Window
 @dataclass(frozen=True)
 class Points:
     """Points one after another: the steps and values of the usable ones and, where some are not, their `numbers` among all;
-    how many there are, and the steps of the first and the last."""
+    how many there are, the steps of the first and the last, and the last value, which may be any."""
 
     steps: array[int]
     values: array[float]
@@ -22,6 +22,7 @@ class Points:
     count: int
     first: int
     last: int
+    newest: float
 
 
 class Deferred(Window):
@@ -41,24 +42,26 @@ class Deferred(Window):
 
     def push_many(self, points: Points) -> None:
         """Many points at once, of a window that is not one of time."""
-        seen, count = self.seen, points.count
-        places: array[Any]
-        if self.unit == STEPS:
-            places, first, last = points.steps, points.first, points.last
-        else:
-            places = array("d", range(seen, seen + count))
-            if points.numbers is not None:
-                places = array("d", map(places.__getitem__, points.numbers))
-            first, last = seen, seen + count - 1
-        if self.first != self.first:
-            self.first = first
-        self.seen += count
+        places, last = self._placed(points)
         if points.values:
             self.usable += len(points.values)
             self.trail.extend(places, points.values, points.steps)
         bound = last - self.size
         if self.trail.oldest <= bound:
             self._forget(bound)
+
+    def _placed(self, points: Points) -> tuple[array[Any], float]:
+        """The places of the usable ones, and that of the last of all, which are all seen now."""
+        seen, count = self.seen, points.count
+        places: array[Any] = points.steps
+        first, last = points.first, points.last
+        if self.unit != STEPS:
+            numbers = range(count) if points.numbers is None else points.numbers
+            places, first, last = array("d", [seen + number for number in numbers]), seen, seen + count - 1
+        if self.first != self.first:
+            self.first = first
+        self.seen += count
+        return places, last
 
     def _forget(self, bound: float) -> None:
         self.usable -= self.trail.forget(bound)

@@ -9,12 +9,13 @@ from dataclasses import dataclass, field, replace
 
 from vitalsdsl.kernels.deferred import Deferred
 from vitalsdsl.kernels.kept_in_order import FEW
+from vitalsdsl.kernels.ordered import Ordered
 
 SHORT = 250
 """Windows up to this size are left sooner than a block is worth: they have blocks of their own."""
 
-MANY = 2000
-"""From this size on a window's values of order hardly move during a block."""
+MANY = 64
+"""From this size on a window's values of order hardly move while some points come."""
 
 
 @dataclass(frozen=True)
@@ -32,6 +33,8 @@ class Piece:
     range: tuple[str, str] | None = None
     """Between what it will be in a chunk of points to come, as long as these are between the `lowest` and `highest` of their
     streams. Where that can be said."""
+    lacking: tuple[str, ...] = ()
+    """It is surely unknown at the step where one of these is true, whatever the next ones bring."""
 
 
 @dataclass
@@ -44,8 +47,6 @@ class InWindow:
     columns: list[str] = field(default_factory=list)
     lines: dict[str, str] = field(default_factory=dict)
     """How what is shared by several pieces is worked out, by its name."""
-    settled: dict[str, tuple[str, ...]] = field(default_factory=dict)
-    """What is worked out once for a block, by its name: a level, with an error."""
     outlook: dict[str, str] = field(default_factory=dict)
     """How what it can be in a chunk of points to come is worked out, by its name."""
 
@@ -61,7 +62,7 @@ class InWindow:
     @property
     def standing(self) -> list[str]:
         """The names of what stands for a whole block."""
-        return [self.young, self._share, self._spare, *(name for key in self.settled for name in (key, f"off_{key}"))]
+        return [self.young, self._share, self._spare]
 
     @property
     def young(self) -> str:
@@ -175,17 +176,14 @@ class InWindow:
         )
 
     def quantile(self, above: int, below: int) -> Piece | None:
-        return self._settled("quantile", (above, below))
+        return None
 
     def mad(self) -> Piece | None:
-        return self._settled("mad", ())
+        return None
 
-    def _settled(self, what: str, of: tuple[int, ...]) -> Piece | None:
-        if self.size < MANY:
-            return None
-        name = "_".join([what, *map(str, of), "", self.stream, str(self.number)])
-        self.settled[name] = (what, *map(str, of))
-        return Piece(name, f"abs({name})", f"off_{name}", unknown=(self.young,), range=(name, name))
+    def score(self) -> Piece | None:
+        """How far the newest point is from the median of those before it, in units of their deviation."""
+        return None
 
 
 def _root(var: str) -> str:
@@ -284,8 +282,70 @@ class InShortWindow(InWindow):
         return Piece(code, f"size__{self.stream}", f"off_mean__{self.stream}", unknown=(self.young,))
 
 
+@dataclass
+class InOrderWindow(InWindow):
+    """The pieces of a window that are values of order: between brackets, which are renewed after some points."""
+
+    settled: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    """What is known between brackets, by its name."""
+
+    @property
+    def standing(self) -> list[str]:
+        return [self.young]
+
+    @property
+    def names(self) -> list[str]:
+        """The names of what `settle` gives: each with how far it may be off, and until when it stands."""
+        own, numbers = f"{self.stream}_{self.number}", list[str]()
+        for name, what in self.settled.items():
+            numbers += [name, f"per__{own}"] if what[0] == "score" else [name]
+        return [*(each for name in numbers for each in (name, f"off_{name}")), self.stands]
+
+    @property
+    def stands(self) -> str:
+        return f"stands__{self.stream}_{self.number}"
+
+    def settle(self) -> str:
+        """The line that renews them."""
+        return f"{', '.join(self.names)} = settle__{self.stream}_{self.number}(step)"
+
+    def quantile(self, above: int, below: int) -> Piece:
+        return self._near("quantile", str(above), str(below))
+
+    def mad(self) -> Piece:
+        return self._near("mad")
+
+    def score(self) -> Piece:
+        x, own = self.stream, f"{self.stream}_{self.number}"
+        level, per = f"level__{own}", f"per__{own}"
+        self.settled[level] = ("score",)
+        apart = self._line("apart", f"{x} - {level}")
+        code = self._line("score", f"{apart} * {per}")
+        off = self._line(
+            "off_score", f"abs({apart}) * off_{per} + off_{level} * ({per} + off_{per}) + 4e-15 * abs({code})"
+        )
+        down, up = self._between(
+            "apart", f"lowest__{x} - {level} - off_{level}", f"highest__{x} - {level} + off_{level}"
+        )
+        least, most = f"{per} - off_{per}", f"{per} + off_{per}"
+        between = self._between(
+            "score",
+            f"{down} * ({least} if {down} > 0.0 else {most})",
+            f"{up} * ({most} if {up} > 0.0 else {least})",
+        )
+        lacking = (f"{x} - {x} != 0.0",)
+        return Piece(code, f"abs({code})", off, False, (self.young,), range=between, lacking=lacking)
+
+    def _near(self, *what: str) -> Piece:
+        name = f"{'_'.join(what)}__{self.stream}_{self.number}"
+        self.settled[name] = what
+        return Piece(name, f"abs({name})", f"off_{name}", False, (self.young,), range=(name, name))
+
+
 def in_window(window: Deferred, stream: str, number: int) -> InWindow:
     """How generated code has a window."""
+    if isinstance(window, Ordered) and window.size >= MANY:
+        return InOrderWindow(stream, number, window.size)
     return (InShortWindow if window.size <= SHORT else InWindow)(stream, number, window.size)
 
 

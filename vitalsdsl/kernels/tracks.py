@@ -13,7 +13,6 @@ from vitalsdsl.kernels import pieces
 from vitalsdsl.kernels.deferred import Deferred
 from vitalsdsl.kernels.pieces import InWindow
 
-_U = 2.0**-53
 _EVER = 1 << 62
 
 Array = Any
@@ -167,37 +166,8 @@ class Track:
         if self._left is not None:
             row[:] = out[self._left - self.begin]
 
-    # ---------------------------------------------------------------- order
-
-    def settled(self, what: tuple[str, ...]) -> tuple[float, float]:
-        """The middle of what a value of order may be meanwhile, and how far it may be from there: no rank moves farther
-        than by so many places as points come or go."""
-        if not self.is_warm:
-            return math.nan, math.nan
-        ordered, moves = np.sort(self.values), max(self._length, self.going + 1)
-        if what[0] == "mad":
-            low, high = _between(ordered, moves, 1, 2)
-            if not math.isfinite(low) or not math.isfinite(high):
-                return math.nan, math.nan
-            middle, off = low / 2 + high / 2, high / 2 - low / 2
-            low, high = _between(np.sort(np.abs(ordered - middle)), moves, 1, 2)
-            low, high = 1.4826 * max(0.0, low - off) * (1 - 8 * _U), 1.4826 * (high + off) * (1 + 8 * _U)
-        else:
-            low, high = _between(ordered, moves, int(what[1]), int(what[2]))
-        if math.isinf(low) or math.isinf(high):
-            return math.nan, math.nan
-        return low / 2 + high / 2, (high / 2 - low / 2) * (1 + 8 * _U) + 8 * _U * max(abs(low), abs(high))
-
 
 _EXTREMES: dict[str, tuple[Any, float]] = {"low": (np.minimum, math.inf), "high": (np.maximum, -math.inf)}
-
-
-def _between(ordered: Array, moves: int, above: int, below: int) -> tuple[float, float]:
-    count = len(ordered)
-    lowest = count * above // below - moves
-    highest = -(count * -above // below) + moves
-    low = float(ordered[lowest]) if lowest >= 0 else -math.inf
-    return low, float(ordered[highest]) if highest < count else math.inf
 
 
 def alike(window: Deferred) -> tuple[Any, ...]:

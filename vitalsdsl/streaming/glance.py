@@ -17,11 +17,11 @@ from vitalsdsl.ground.types import TIME
 from vitalsdsl.kernels.accepted import Accepted
 from vitalsdsl.kernels.deferred import Deferred
 from vitalsdsl.kernels.pieces import InReference, InWindow, Piece, in_window
+from vitalsdsl.kernels.preceding import Preceding
 from vitalsdsl.nodes import base as nd
 from vitalsdsl.nodes import operations as op
 from vitalsdsl.nodes.signals import Root
 from vitalsdsl.ops.abs import Abs
-from vitalsdsl.ops.base import Windowed
 from vitalsdsl.ops.greatest import Greatest
 from vitalsdsl.ops.least import Least
 from vitalsdsl.streaming.part import below
@@ -101,9 +101,9 @@ class Stream:
 
     def piece(self) -> Piece:
         if self.is_ahead:
-            return Piece(
-                self.name, f"size__{self.name}", is_plain=True, range=(f"lowest__{self.name}", f"highest__{self.name}")
-            )
+            name = self.name
+            between = f"lowest__{name}", f"highest__{name}"
+            return Piece(name, f"size__{name}", range=between, lacking=(f"{name} != {name}",))
         return Piece(self.name, f"abs({self.name})", stands=False, is_plain=True)
 
 
@@ -163,7 +163,7 @@ class Glance:
             if not (left.stands and right.stands):
                 false = true = ">"  # an error without bound is not surely less than a distance without one
         false, true = f"{below} {false} {near}", f"{above} {true} {near}"
-        unknown = list(dict.fromkeys([*left.unknown, *right.unknown]))
+        unknown = list(dict.fromkeys([*left.unknown, *right.unknown, *left.lacking, *right.lacking]))
         unknown += [
             f"{_inner(side.code)} != {_inner(side.code)}"
             for side in (left, right)
@@ -262,7 +262,7 @@ class Glance:
             return False
         function, arguments = node.call
         stream, state = self._streams.get(node.streams[0]), node.state
-        if stream is None or not issubclass(function, Windowed) or state not in ahead_of(stream.node):
+        if stream is None or state not in ahead_of(stream.node) or not hasattr(function, "ahead"):
             return False
         return function.ahead(in_window(state, "", 0), arguments) is not None
 
@@ -270,7 +270,10 @@ class Glance:
 
     def _together(self, symbol: str, left: Piece, right: Piece) -> Piece:
         """Two numbers under an operator, with what is known of the result."""
-        return replace(self._near_together(symbol, left, right), range=_range_together(symbol, left, right))
+        lacking = tuple(dict.fromkeys((*left.lacking, *right.lacking)))
+        return replace(
+            self._near_together(symbol, left, right), range=_range_together(symbol, left, right), lacking=lacking
+        )
 
     def _near_together(self, symbol: str, left: Piece, right: Piece) -> Piece:
         stands, unknown = left.stands and right.stands, tuple(dict.fromkeys((*left.unknown, *right.unknown)))
@@ -338,7 +341,8 @@ def _extreme(word: str, operands: Sequence[Piece]) -> Piece:
             f"{word}({', '.join(lows)}) + 0.0 * ({_sum(*lows)})",
             f"{word}({', '.join(highs)}) + 0.0 * ({_sum(*highs)})",
         )
-    return Piece(code, size, error, stands, unknown, range=between)
+    lacking = tuple(dict.fromkeys(name for operand in operands for name in operand.lacking))
+    return Piece(code, size, error, stands, unknown, range=between, lacking=lacking)
 
 
 _ELEMENTWISE: dict[Callable[..., float], Callable[[Sequence[Piece]], Piece]] = {
@@ -354,7 +358,9 @@ def ahead_of(metric: nd.MetricNode) -> list[Deferred]:
     return [
         state
         for state in states
-        if isinstance(state, Deferred) and state.unit != TIME and type(state).push is Deferred.push
+        if isinstance(state, Deferred)
+        and state.unit != TIME
+        and (type(state).push is Deferred.push or isinstance(state, Preceding))
     ]
 
 

@@ -5,14 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from vitalsdsl.kernels.ahead import NAMES, SUMS
-from vitalsdsl.kernels.pieces import InShortWindow
+from vitalsdsl.kernels.pieces import InOrderWindow, InShortWindow
 from vitalsdsl.streaming.glance import Glance, Stream
 
 
 def block(stream: Stream, glance: Glance, quiet: Sequence[str | None]) -> list[str]:
     """Take a point, and say what the windows come to. `quiet` are the tests of the rules, in order."""
     name = stream.name
-    stands = [each for window in stream.windows.values() for each in window.standing]
+    in_order = in_order_windows(stream)
+    stands = [each for window in stream.windows.values() if window not in in_order for each in window.standing]
+    stands += [each for window in in_order for each in window.standing]
     young = [window.young for window in stream.windows.values()]
     units = [f"awake_{n}" for n, test in enumerate(quiet) if test and any(each in test for each in young)]
     wakes = if_(f"was_young != ({', '.join(young)},)", f"{' = '.join(units)} = True") if units else []
@@ -30,6 +32,7 @@ def block(stream: Stream, glance: Glance, quiet: Sequence[str | None]) -> list[s
                 f"{begun} = renew__{name}(step, {name}, stride)",
                 f"row = next(rows__{name})",
                 *(f"{each} = None" for each in short),
+                *(f"{window.stands} = -1" for window in in_order),
                 *wakes,
                 *(f"{near} = {code}" for near, (code, streams) in glance.nears.items() if name in streams),
             ),
@@ -47,9 +50,17 @@ def block(stream: Stream, glance: Glance, quiet: Sequence[str | None]) -> list[s
         ),
         f"keep__{name}({name})",
     ]
-    return [*lines, *_taken(stream), *_short(stream), *_counted(stream), *(
+    lines += [*_taken(stream), *_short(stream), *_counted(stream)]
+    for window in in_order:
+        lines += if_(f"step > {window.stands}", window.settle())
+    return [*lines, *(
         f"{each} = {code}" for window in stream.windows.values() for each, code in window.lines.items()
     )]  # fmt: skip
+
+
+def in_order_windows(stream: Stream) -> list[InOrderWindow]:
+    """Those that are known between brackets."""
+    return [window for window in stream.windows.values() if isinstance(window, InOrderWindow)]
 
 
 def _taken(stream: Stream) -> list[str]:
@@ -75,7 +86,7 @@ def _counted(stream: Stream) -> list[str]:
     name, windows = stream.name, list(stream.windows.values())
     held = [f"held__{name}_{window.number}" for window in windows if window.in_rows]
     lines = [f"{', '.join(held)}, = next(counts__{name})"] if held else []
-    lines += [line for window in windows if window.columns or window.lines for line in window.counted()]
+    lines += [line for window in windows if not isinstance(window, InOrderWindow) for line in window.counted()]
     return if_(f"counts__{name} is not None", *lines) if lines else []
 
 

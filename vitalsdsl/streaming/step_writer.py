@@ -25,7 +25,7 @@ from vitalsdsl.nodes.signals import Event, Freeze, Root
 from vitalsdsl.planning.plan import Plan
 from vitalsdsl.streaming.calm import Calm, calm_streams
 from vitalsdsl.streaming.glance import CannotSay, Glance, Names, Stream, ahead_of
-from vitalsdsl.streaming.intake_writer import block, if_
+from vitalsdsl.streaming.intake_writer import block, if_, in_order_windows
 from vitalsdsl.streaming.part import Answer, Onlookers, Part, below, names_only, read_ahead
 from vitalsdsl.streaming.unit import Unit, stands_on_the_clock
 from vitalsdsl.verdicts.verdict import Clause, ClearWhen, Guard, RuleState
@@ -180,6 +180,8 @@ class _Writer:
             self._bind(f"lately_away__{stream.name}", ahead.lately_away)
             self._bind(f"missed__{stream.name}", ahead.missed)
             self._bind(f"recount__{stream.name}", ahead.missing)
+            for window, settle in zip(in_order_windows(stream), ahead.settlers()):
+                self._bind(f"settle__{stream.name}_{window.number}", settle)
             self._bind(f"outlook__{stream.name}", ahead.outlook)
             self._bind(f"resume__{stream.name}", ahead.resume)
 
