@@ -27,6 +27,7 @@ from vitalsdsl.kernels.deferred import Deferred, Points
 from vitalsdsl.kernels.newest import Newest, places_in
 from vitalsdsl.kernels.pieces import InOrderWindow, InShortWindow, InWindow
 from vitalsdsl.kernels.settling import Settling
+from vitalsdsl.kernels.smoothed import Smoothed
 from vitalsdsl.kernels.tracks import Past, Track, alike
 from vitalsdsl.kernels.trail import Trail
 
@@ -54,6 +55,9 @@ _U = 2.0**-53
 _NEVER = (math.nan,)
 
 Array = Any
+Late = Deferred | Smoothed
+"""What may be handed its points late."""
+
 Rows = Iterator[Sequence[float]]
 
 NAMES = (
@@ -65,6 +69,11 @@ SUMS = ("sum", "squares", "low", "high")
 """What the points of a block come to: how far they are from the pivot, the squares of that, the extremes."""
 
 
+LINES = ("first", "lean", "times", "spread")
+"""Where lines are asked for: the step of the block's first point; step times distance, step, and squared step of its
+points, all from there."""
+
+
 class Ahead:
     """The windows of one metric, and its points since they were last handed over.
 
@@ -72,18 +81,22 @@ class Ahead:
     metrics that come together each has another `phase`, from 0 to 1: so their blocks end at different steps.
     """
 
-    def __init__(self, windows: Sequence[Deferred], wanted: Sequence[tuple[Deferred, InWindow]], phase: float) -> None:
+    def __init__(self, windows: Sequence[Late], wanted: Sequence[tuple[Late, InWindow]], phase: float) -> None:
         self.values: list[float] = []
         self.lately: list[float] = []
         self.lately_away: list[float] = []
         self.missed: list[int] = []
         self._windows = list(windows)
-        self._wanted = [(window, asked) for window, asked in wanted if not isinstance(asked, InOrderWindow)]
-        self._settling = [
-            Settling(window, list(asked.settled.values()))
-            for window, asked in wanted
-            if isinstance(asked, InOrderWindow)
-        ]
+        self._wanted: list[tuple[Deferred, InWindow]] = []
+        self._settling: list[Settling] = []
+        self._smoothed: list[Smoothed] = []
+        for window, asked in wanted:
+            if isinstance(window, Smoothed):
+                self._smoothed.append(window)
+            elif isinstance(asked, InOrderWindow):
+                self._settling.append(Settling(window, list(asked.settled.values())))
+            else:
+                self._wanted.append((window, asked))
         self._first = self._stride = 0
         self._given = 0
         """How many of the block's points the windows have been handed."""
@@ -132,7 +145,7 @@ class Ahead:
         if not np.isfinite(own).all():
             finite, known = _some(finite, np.isfinite(own)), _some(finite, own == own)
         for window in self._windows:
-            window.push_many(known if window.with_infinite else finite)
+            window.push_many(known if getattr(window, "with_infinite", False) else finite)
 
     # ---------------------------------------------------------------- blocks
 
@@ -159,10 +172,12 @@ class Ahead:
             self._poor, self._rest = 0, RESTS
         self._rest = max(0, self._rest - used)
         with np.errstate(all="ignore"):
-            begun = None if self._rest else self._block(value)
-        if begun is None:
+            is_begun = not self._rest and self._block(value)
+        if not is_begun:
             return self._blank()
-        return (*begun, 0.0, 0.0, math.inf, -math.inf, 0, self._rows(0), self._counted(0))
+        sums = (0.0, 0.0, math.inf, -math.inf, *((step, 0.0, 0.0, 0.0) if self._has_lines else ()))
+        stands = self._standing(step, value, stride)
+        return (*self._bounds, *stands, *sums, 0, self._rows(0), self._counted(0))
 
     def missing(self) -> Rows:
         """From here on the number of points does not go by the block's: how many the windows hold if the points to come, and
@@ -205,17 +220,28 @@ class Ahead:
         if len(finite) != index or newest.missed:
             counts = self.missing()
         away = finite - pivot
-        return (
-            *self._bounds,
-            *itertools.chain.from_iterable(self._stands),
+        sums = [
             float(np.add.reduce(away)),
             float(np.add.reduce(away * away)),
             float(np.minimum.reduce(come, initial=math.inf)),
             float(np.maximum.reduce(come, initial=-math.inf)),
-            index - len(finite),
-            self._rows(index),
-            counts,
-        )
+        ]
+        if self._has_lines:
+            ring = fullest[1].ring
+            steps = np.array(ring.steps[fullest[2] - ring.kept : fullest[1].end - ring.kept], float)[np.isfinite(come)]
+            steps -= self._first
+            sums += [self._first, *(float(np.add.reduce(each)) for each in (steps * away, steps, steps * steps))]
+        stands = self._standing(step, value, stride)
+        return (*self._bounds, *stands, *sums, index - len(finite), self._rows(index), counts)
+
+    def _standing(self, step: int, value: float, stride: int) -> list[float | bool]:
+        """What stands for the block, a next point coming at a step."""
+        stands = list(itertools.chain.from_iterable(self._stands))
+        for smoothed in self._smoothed:
+            level, keep, lag = smoothed.level_before(step, value, stride)
+            size = max(self._bounds[3], abs(level))
+            stands += (not smoothed.is_warm(step), level, keep, lag, size, 16 * _U * size / (1 - keep))
+        return stands
 
     def _index(self, step: int) -> int:
         """Which point of the block the next one is, if the windows have had nothing but its points; -1 where it is none."""
@@ -284,6 +310,10 @@ class Ahead:
         return [asked for _, asked in self._wanted if asked.in_rows]
 
     @property
+    def _has_lines(self) -> bool:
+        return any(asked.has_line for _, asked in self._wanted)
+
+    @property
     def _columns(self) -> int:
         return sum(len(asked.in_rows) for _, asked in self._wanted)
 
@@ -312,14 +342,15 @@ class Ahead:
         self._table, self._length, self._counts = np.empty((0, 0)), 0, None
         stands: list[float] = []
         for _, asked in self._wanted:
-            stands += (False, *_NEVER * 2, *[1] * isinstance(asked, InShortWindow))
+            stands += (False, *_NEVER * 2, *[1] * isinstance(asked, InShortWindow), *_NEVER * (3 * asked.has_line))
         stands += [False] * len(self._settling)
+        stands += (False, *_NEVER * 5) * len(self._smoothed)
         rows = itertools.repeat(_NEVER * self._columns, RESTS)
-        sums = (0.0, 0.0, math.inf, -math.inf)
+        sums = (0.0, 0.0, math.inf, -math.inf, *_NEVER * (4 * self._has_lines))
         return (0.0, -_GREATEST, _GREATEST, *_NEVER * 6, math.inf, -math.inf, *stands, *sums, 0, rows, None)
 
-    def _block(self, value: float) -> tuple[Any, ...] | None:
-        """What `renew` says of a block but for its sums. None where it would not pay."""
+    def _block(self, value: float) -> bool:
+        """Prepare a block; whether it would pay."""
         pasts: dict[tuple[Any, ...], Past] = {}
         for window in sorted((window for window, _ in self._wanted), key=lambda window: -window.size):
             if alike(window) not in pasts:
@@ -327,10 +358,11 @@ class Ahead:
         tracks = [Track(window, asked, pasts[alike(window)]) for window, asked in self._wanted]
         length = self._fitting(tracks)
         if not length:
-            return None
+            return False
         for settling in self._settling:
             settling.begin(self._first, self._stride, 0)
-        held = [(track.window.size, track.values) for track in tracks]
+        held: list[tuple[float, Array]] = [(math.inf, np.empty(0))]
+        held += [(track.window.size, track.values) for track in tracks]
         held += [(settling.window.size, settling.values) for settling in self._settling]
         low, high = _ends_of(min(held, key=lambda one: one[0])[1], value)
         pivot = self._pivot = low if low == high else low / 2 + high / 2
@@ -338,27 +370,29 @@ class Ahead:
         if math.isfinite(value):
             largest = max(largest, abs(value - pivot))
         if largest and not _SMALL < largest < _LARGE:
-            return None
+            return False
         newest = Newest.of([t.window for t in tracks if t.is_short and t.is_warm], self._first, self._stride, pivot)
         for track in tracks:
             if track.is_short and track.is_warm and track.window not in newest.counts:
                 length = min(length, max(1, places_in(track.window, self._stride)))  # it is all new soon
         self._begin_lately(newest)
-        return self._begun(tracks, newest, length, (low, high), largest)
+        self._fill(tracks, newest, length, (low, high), largest)
+        return True
 
     def _fitting(self, tracks: Sequence[Track]) -> int:
         """For how many points to come; 0 where that would not pay."""
         length = min([LONGEST, *(track.stays for track in tracks if not track.is_short)])
-        if length < SHORTEST or any(window.first != window.first for window in self._windows):
+        if length < SHORTEST or any(window.first is None or window.first != window.first for window in self._windows):
             return 0
         length -= (self._count + int(self._phase * length)) % length
         lived = [track.until_lived for track in tracks]
         lived += [settling.until_lived(self._first, self._stride) for settling in self._settling]
+        lived += [smoothed.until_lived(self._first, self._stride) for smoothed in self._smoothed]
         return min(length, *lived)
 
-    def _begun(
+    def _fill(
         self, tracks: Sequence[Track], newest: Newest, length: int, usual: tuple[float, float], largest: float
-    ) -> tuple[Any, ...]:
+    ) -> None:
         table = self._table = np.empty((self._columns, length))
         self._length = length
         self._ends.clear()
@@ -403,7 +437,9 @@ class Ahead:
         low, high = usual
         usually = low - (high - low) / 8, high + (high - low) / 8
         self._bounds = (pivot, pivot - reach, pivot + reach, *bounds, *usually)
-        return (*self._bounds, *itertools.chain.from_iterable(self._stands))
+        for at, (track, (_, asked)) in enumerate(zip(tracks, self._wanted)):
+            if asked.has_line:
+                self._stands[at] += track.bounds_of_line(reach, roundings, self._stride)
 
     def _begin_lately(self, newest: Newest) -> None:
         self.lately[:], self.lately_away[:], self.missed[:] = newest.values, newest.away, newest.missed

@@ -9,10 +9,16 @@ from dataclasses import dataclass, field, replace
 
 from vitalsdsl.kernels.deferred import Deferred
 from vitalsdsl.kernels.kept_in_order import FEW
+from vitalsdsl.kernels.line import Line
 from vitalsdsl.kernels.ordered import Ordered
+from vitalsdsl.kernels.smoothed import Smoothed
+from vitalsdsl.kernels.state import State
 
 SHORT = 250
 """Windows up to this size are left sooner than a block is worth: they have blocks of their own."""
+
+LINE = 100
+"""From this size on blocks are made to fit a window for a line through it."""
 
 MANY = 64
 """From this size on a window's values of order hardly move while some points come."""
@@ -60,9 +66,14 @@ class InWindow:
         return "older" in self.columns
 
     @property
+    def has_line(self) -> bool:
+        return "lean" in self.columns
+
+    @property
     def standing(self) -> list[str]:
         """The names of what stands for a whole block."""
-        return [self.young, self._share, self._spare]
+        line = [f"{each}_slope__{self.stream}_{self.number}" for each in ("fewest", "size", "off")]
+        return [self.young, self._share, self._spare, *(line if self.has_line else [])]
 
     @property
     def young(self) -> str:
@@ -96,7 +107,7 @@ class InWindow:
         held, none = f"held__{self.stream}_{self.number}", [self._share, self._spare, *map(self._column, self.in_rows)]
         return [
             f"{held} = {self.held()}",
-            f"if {held} > 1:",
+            f"if {held} >= {f'fewest_slope__{self.stream}_{self.number}' if self.has_line else 2}:",
             f"    {self._share}, {self._spare} = 1.0 / {held}, 1.0 / ({held} - 1)",
             "else:",
             f"    {' = '.join(none)} = nan",
@@ -127,6 +138,16 @@ class InWindow:
         code = self._line("std", _root(var.code))
         between = None if var.range is None else self._between("std", _root(var.range[0]), _root(var.range[1]))
         return Piece(code, f"size_std__{self.stream}", f"off_std__{self.stream}", unknown=(self.young,), range=between)
+
+    def slope(self) -> Piece | None:
+        own = f"{self.stream}_{self.number}"
+        lean, times = self._column("lean"), self._column("times")
+        spread, total = self._column("spread"), self._total()
+        x, share = self.stream, self._share
+        mid = self._line("mid", f"({times} + times__{x}) * {share}")
+        wide = self._line("wide", f"{spread} + spread__{x} - ({times} + times__{x}) * {mid}")
+        code = self._line("slope", f"({lean} + lean__{x} - {total} * {mid}) / {wide} if {wide} else nan")
+        return Piece(code, f"size_slope__{own}", f"off_slope__{own}", unknown=(self.young,))
 
     def least(self) -> Piece:
         # Where the older points are unknown (NaN), so is the result.
@@ -244,6 +265,9 @@ class InShortWindow(InWindow):
         lines = [line for column in self.columns for line in taken[column]]
         return lines + [f"{column}{own} = coming_{column}{own}.pop()" for column in self.columns]
 
+    def slope(self) -> Piece | None:
+        return None
+
     def _total(self) -> str:
         return self._line("total", f"{self._column('older')} + sum__{self.stream}_{self.number}")
 
@@ -342,11 +366,41 @@ class InOrderWindow(InWindow):
         return Piece(name, f"abs({name})", f"off_{name}", False, (self.young,), range=(name, name))
 
 
-def in_window(window: Deferred, stream: str, number: int) -> InWindow:
+@dataclass
+class InSmoothed(InWindow):
+    """The pieces of an exponential average: it goes on from point to point."""
+
+    @property
+    def standing(self) -> list[str]:
+        own = f"{self.stream}_{self.number}"
+        return [self.young, *(f"{each}__{own}" for each in ("ema", "keep", "lag", "size_ema", "off_ema"))]
+
+    def level(self) -> Piece:
+        own = f"{self.stream}_{self.number}"
+        return Piece(f"ema__{own}", f"size_ema__{own}", f"off_ema__{own}", unknown=(self.young,))
+
+    def move(self) -> list[str]:
+        """The lines that take the newest point in."""
+        x, own = self.stream, f"{self.stream}_{self.number}"
+        return [
+            f"if counts__{x} is None:",
+            f"    ema__{own} = {x} + keep__{own} * (ema__{own} - {x})",
+            f"elif {x} - {x} == 0.0:",
+            f"    ema__{own}, lag__{own} = {x} + keep__{own} ** lag__{own} * (ema__{own} - {x}), 1.0",
+            "else:",
+            f"    lag__{own} += 1.0",
+        ]
+
+
+def in_window(window: State, stream: str, number: int) -> InWindow:
     """How generated code has a window."""
+    if isinstance(window, Smoothed):
+        return InSmoothed(stream, number, window.size)
+    assert isinstance(window, Deferred)
     if isinstance(window, Ordered) and window.size >= MANY:
         return InOrderWindow(stream, number, window.size)
-    return (InShortWindow if window.size <= SHORT else InWindow)(stream, number, window.size)
+    is_short = window.size <= SHORT and not (isinstance(window, Line) and window.size >= LINE)
+    return (InShortWindow if is_short else InWindow)(stream, number, window.size)
 
 
 @dataclass

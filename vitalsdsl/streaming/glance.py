@@ -15,9 +15,11 @@ from dataclasses import dataclass, field, replace
 
 from vitalsdsl.ground.types import TIME
 from vitalsdsl.kernels.accepted import Accepted
+from vitalsdsl.kernels.ahead import Late
 from vitalsdsl.kernels.deferred import Deferred
 from vitalsdsl.kernels.pieces import InReference, InWindow, Piece, in_window
 from vitalsdsl.kernels.preceding import Preceding
+from vitalsdsl.kernels.smoothed import Smoothed
 from vitalsdsl.nodes import base as nd
 from vitalsdsl.nodes import operations as op
 from vitalsdsl.nodes.signals import Root
@@ -32,7 +34,7 @@ ROUNDED = "9e-16"
 
 RESERVED = frozenset(
     """
-    abs accumulate any away back before bisect_left bounded bring_up changed counters down due each inf len map max min more mul nan next odd restart row sorted
+    abs accumulate any at away back before bisect_left bounded bring_up changed counters down due each inf len map max min more mul nan next odd restart row sorted
     sqrt stale step stride sum time touched up was_young watch
     """.split()
 )
@@ -97,7 +99,7 @@ class Stream:
     node: nd.MetricNode
     is_ahead: bool = False
     """Whether it is a number whose windows are prepared ahead."""
-    windows: dict[Deferred, InWindow] = field(default_factory=dict)
+    windows: dict[Late, InWindow] = field(default_factory=dict)
 
     def piece(self) -> Piece:
         if self.is_ahead:
@@ -239,7 +241,7 @@ class Glance:
         if not self._is_prepared(node):
             return None
         stream, state = self._streams[node.streams[0]], node.state
-        assert node.call is not None and isinstance(state, Deferred)
+        assert node.call is not None and isinstance(state, (Deferred, Smoothed))
         window = stream.windows.setdefault(state, in_window(state, stream.name, len(stream.windows) + 1))
         stream.is_ahead = True
         function, arguments = node.call
@@ -352,13 +354,14 @@ _ELEMENTWISE: dict[Callable[..., float], Callable[[Sequence[Piece]], Piece]] = {
 }
 
 
-def ahead_of(metric: nd.MetricNode) -> list[Deferred]:
+def ahead_of(metric: nd.MetricNode) -> list[Late]:
     """The windows of a metric that can be prepared ahead, and may be handed their points late."""
     states = [getattr(push, "__self__", None) for push in metric.subscribers]
     return [
         state
         for state in states
-        if isinstance(state, Deferred)
+        if isinstance(state, Smoothed)
+        or isinstance(state, Deferred)
         and state.unit != TIME
         and (type(state).push is Deferred.push or isinstance(state, Preceding))
     ]

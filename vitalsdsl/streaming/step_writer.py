@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from types import CodeType
 from typing import Any
 
-from vitalsdsl.kernels.ahead import NAMES, SUMS, Ahead
+from vitalsdsl.kernels.ahead import NAMES, Ahead
 from vitalsdsl.kernels.bracket import Bracket
 from vitalsdsl.kernels.state import State
 from vitalsdsl.nodes import base as nd
@@ -25,7 +25,7 @@ from vitalsdsl.nodes.signals import Event, Freeze, Root
 from vitalsdsl.planning.plan import Plan
 from vitalsdsl.streaming.calm import Calm, calm_streams
 from vitalsdsl.streaming.glance import CannotSay, Glance, Names, Stream, ahead_of
-from vitalsdsl.streaming.intake_writer import block, if_, in_order_windows
+from vitalsdsl.streaming.intake_writer import block, if_, in_order_windows, sums_of
 from vitalsdsl.streaming.part import Answer, Onlookers, Part, below, names_only, read_ahead
 from vitalsdsl.streaming.unit import Unit, stands_on_the_clock
 from vitalsdsl.verdicts.verdict import Clause, ClearWhen, Guard, RuleState
@@ -358,7 +358,7 @@ class _Writer:
         awake += self._gates  # neither what a gate says, so that it is looked at
         restless = [f"awake_{n} = restless_{n}()" for n in range(units)]
         start = [f"{each}__{stream.name}" for stream in ahead for each in NAMES]
-        start += [f"{each}__{stream.name}" for stream in ahead for each in (*SUMS, "rows", "counts")]
+        start += [f"{each}__{stream.name}" for stream in ahead for each in (*sums_of(stream), "rows", "counts")]
         start += [each for stream in ahead for window in stream.windows.values() for each in window.standing]
         stands = [f"stands_{n + 1}" for n in range(references)]
         lines = [
