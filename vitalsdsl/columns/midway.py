@@ -147,7 +147,7 @@ def _put_window(own: Window, points: Points, stream: nd.Node, columns: Columnwis
     at = points.rows[placed[begin:]]
     if isinstance(own, Deferred) and not isinstance(own, Preceding) and own.unit != TIME and np.isfinite(values).all():
         steps = array("q", rows.steps[at].tobytes())
-        own.push_many(Many(steps, array("d", values.tobytes()), None, len(steps), steps[0], steps[-1]))
+        own.push_many(Many(steps, array("d", values.tobytes()), None, len(steps), steps[0], steps[-1], values[-1]))
     else:
         for step, time, value in zip(rows.steps[at].tolist(), rows.times[at].tolist(), values.tolist()):
             own.push(step, time, value)

@@ -10,22 +10,24 @@ farther off than that asks the window itself.
 
 from __future__ import annotations
 
+import functools
 import itertools
 import math
 import operator
 import sys
 from array import array
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from vitalsdsl.ground.types import STEPS
-from vitalsdsl.kernels import pieces
 from vitalsdsl.kernels.deferred import Deferred, Points
 from vitalsdsl.kernels.newest import Newest, places_in
-from vitalsdsl.kernels.pieces import InShortWindow, InWindow
+from vitalsdsl.kernels.pieces import InOrderWindow, InShortWindow, InWindow
+from vitalsdsl.kernels.settling import Settling
+from vitalsdsl.kernels.smoothed import Smoothed
 from vitalsdsl.kernels.tracks import Past, Track, alike
 from vitalsdsl.kernels.trail import Trail
 
@@ -53,6 +55,9 @@ _U = 2.0**-53
 _NEVER = (math.nan,)
 
 Array = Any
+Late = Deferred | Smoothed
+"""What may be handed its points late."""
+
 Rows = Iterator[Sequence[float]]
 
 NAMES = (
@@ -64,6 +69,11 @@ SUMS = ("sum", "squares", "low", "high")
 """What the points of a block come to: how far they are from the pivot, the squares of that, the extremes."""
 
 
+LINES = ("first", "lean", "times", "spread")
+"""Where lines are asked for: the step of the block's first point; step times distance, step, and squared step of its
+points, all from there."""
+
+
 class Ahead:
     """The windows of one metric, and its points since they were last handed over.
 
@@ -71,13 +81,22 @@ class Ahead:
     metrics that come together each has another `phase`, from 0 to 1: so their blocks end at different steps.
     """
 
-    def __init__(self, windows: Sequence[Deferred], wanted: Sequence[tuple[Deferred, InWindow]], phase: float) -> None:
+    def __init__(self, windows: Sequence[Late], wanted: Sequence[tuple[Late, InWindow]], phase: float) -> None:
         self.values: list[float] = []
         self.lately: list[float] = []
         self.lately_away: list[float] = []
         self.missed: list[int] = []
         self._windows = list(windows)
-        self._wanted = list(wanted)
+        self._wanted: list[tuple[Deferred, InWindow]] = []
+        self._settling: list[Settling] = []
+        self._smoothed: list[Smoothed] = []
+        for window, asked in wanted:
+            if isinstance(window, Smoothed):
+                self._smoothed.append(window)
+            elif isinstance(asked, InOrderWindow):
+                self._settling.append(Settling(window, list(asked.settled.values())))
+            else:
+                self._wanted.append((window, asked))
         self._first = self._stride = 0
         self._given = 0
         """How many of the block's points the windows have been handed."""
@@ -122,11 +141,11 @@ class Ahead:
         steps, values = array(code), array("d")
         steps.frombytes(np.arange(first, newest + 1, stride, dtype=code).tobytes())
         values.frombytes(own.tobytes())
-        finite = known = Points(steps, values, None, count - given, first, newest)
+        finite = known = Points(steps, values, None, count - given, first, newest, self.values[-1])
         if not np.isfinite(own).all():
             finite, known = _some(finite, np.isfinite(own)), _some(finite, own == own)
         for window in self._windows:
-            window.push_many(known if window.with_infinite else finite)
+            window.push_many(known if getattr(window, "with_infinite", False) else finite)
 
     # ---------------------------------------------------------------- blocks
 
@@ -153,10 +172,12 @@ class Ahead:
             self._poor, self._rest = 0, RESTS
         self._rest = max(0, self._rest - used)
         with np.errstate(all="ignore"):
-            begun = None if self._rest else self._block(value)
-        if begun is None:
+            is_begun = not self._rest and self._block(value)
+        if not is_begun:
             return self._blank()
-        return (*begun, 0.0, 0.0, math.inf, -math.inf, 0, self._rows(0), self._counted(0))
+        sums = (0.0, 0.0, math.inf, -math.inf, *((step, 0.0, 0.0, 0.0) if self._has_lines else ()))
+        stands = self._standing(step, value, stride)
+        return (*self._bounds, *stands, *sums, 0, self._rows(0), self._counted(0))
 
     def missing(self) -> Rows:
         """From here on the number of points does not go by the block's: how many the windows hold if the points to come, and
@@ -172,7 +193,7 @@ class Ahead:
     def _go_on(self, step: int, value: float, stride: int) -> tuple[Any, ...] | None:
         """As `renew`, but within the block, whose points the windows have got in some other way; None where that cannot be."""
         index = self._index(step)
-        by_step = self._marks and self._marks[0][0].unit == STEPS
+        by_step = index > 0 and self._marks[0][0].unit == STEPS
         if not 0 < index < self._length or by_step and stride != self._stride:
             return None
         fullest = max(self._marks, key=lambda mark: mark[0].with_infinite)
@@ -193,25 +214,36 @@ class Ahead:
             if window in newest.counts:
                 self._stands[at] = _short_stands(newest.counts[window])
         self.values[:], self._given = [math.nan] * index, index
+        for settling in self._settling:
+            settling.begin(step, stride, index)
         counts: Rows | None = self._counted(index)
         if len(finite) != index or newest.missed:
             counts = self.missing()
         away = finite - pivot
-        return (
-            *self._bounds,
-            *itertools.chain.from_iterable(self._stands),
+        sums = [
             float(np.add.reduce(away)),
             float(np.add.reduce(away * away)),
             float(np.minimum.reduce(come, initial=math.inf)),
             float(np.maximum.reduce(come, initial=-math.inf)),
-            index - len(finite),
-            self._rows(index),
-            counts,
-        )
+        ]
+        if self._has_lines:
+            steps = fullest[1].ring.step_column(fullest[2], fullest[1].end)[np.isfinite(come)] - float(self._first)
+            sums += [self._first, *(float(np.add.reduce(each)) for each in (steps * away, steps, steps * steps))]
+        stands = self._standing(step, value, stride)
+        return (*self._bounds, *stands, *sums, index - len(finite), self._rows(index), counts)
+
+    def _standing(self, step: int, value: float, stride: int) -> list[float | bool]:
+        """What stands for the block, a next point coming at a step."""
+        stands = list(itertools.chain.from_iterable(self._stands))
+        for smoothed in self._smoothed:
+            level, keep, lag = smoothed.level_before(step, value, stride)
+            size = max(self._bounds[3], abs(level))
+            stands += (not smoothed.is_warm(step), level, keep, lag, size, 16 * _U * size / (1 - keep))
+        return stands
 
     def _index(self, step: int) -> int:
         """Which point of the block the next one is, if the windows have had nothing but its points; -1 where it is none."""
-        if not self._length:
+        if not self._length or not self._marks:
             return -1
         by_step = [mark for mark in self._marks if mark[0].unit == STEPS]
         window, _, _, seen = self._marks[0]
@@ -245,6 +277,11 @@ class Ahead:
                 shares += (1.0 / most, 1.0 / fewest, 1.0 / (most - 1), 1.0 / (fewest - 1))
         return (more, *self._ends[chunk], *shares)
 
+    def settle(self, settling: Settling, step: int) -> tuple[float, ...]:
+        """Renew the brackets of a window at the newest point, at this step; the last is the step up to which they stand."""
+        said = settling.settle(self.values)
+        return (*said[:-1], step + said[-1] * self._stride)
+
     def resume(self, total: float, squares: float, low: float, high: float) -> tuple[Any, ...]:
         """The sums and extremes of the block with the points that have come since the outlook, all of them finite, and the
         rows from here on."""
@@ -262,9 +299,17 @@ class Ahead:
             self._counted(count),
         )
 
+    def settlers(self) -> list[Callable[[int], tuple[float, ...]]]:
+        """`settle` for each window that has brackets, in order."""
+        return [functools.partial(self.settle, settling) for settling in self._settling]
+
     @property
     def _in_rows(self) -> list[InWindow]:
         return [asked for _, asked in self._wanted if asked.in_rows]
+
+    @property
+    def _has_lines(self) -> bool:
+        return any(asked.has_line for _, asked in self._wanted)
 
     @property
     def _columns(self) -> int:
@@ -290,16 +335,20 @@ class Ahead:
     def _blank(self) -> tuple[Any, ...]:
         """A block that says nothing: every comparison is left to the windows themselves."""
         self._begin_lately(Newest())
+        for settling in self._settling:
+            settling.stop()
         self._table, self._length, self._counts = np.empty((0, 0)), 0, None
         stands: list[float] = []
         for _, asked in self._wanted:
-            stands += (False, *_NEVER * 2 * (1 + len(asked.settled)), *[1] * isinstance(asked, InShortWindow))
+            stands += (False, *_NEVER * 2, *[1] * isinstance(asked, InShortWindow), *_NEVER * (3 * asked.has_line))
+        stands += [False] * len(self._settling)
+        stands += (False, *_NEVER * 5) * len(self._smoothed)
         rows = itertools.repeat(_NEVER * self._columns, RESTS)
-        sums = (0.0, 0.0, math.inf, -math.inf)
+        sums = (0.0, 0.0, math.inf, -math.inf, *_NEVER * (4 * self._has_lines))
         return (0.0, -_GREATEST, _GREATEST, *_NEVER * 6, math.inf, -math.inf, *stands, *sums, 0, rows, None)
 
-    def _block(self, value: float) -> tuple[Any, ...] | None:
-        """What `renew` says of a block but for its sums. None where it would not pay."""
+    def _block(self, value: float) -> bool:
+        """Prepare a block; whether it would pay."""
         pasts: dict[tuple[Any, ...], Past] = {}
         for window in sorted((window for window, _ in self._wanted), key=lambda window: -window.size):
             if alike(window) not in pasts:
@@ -307,35 +356,41 @@ class Ahead:
         tracks = [Track(window, asked, pasts[alike(window)]) for window, asked in self._wanted]
         length = self._fitting(tracks)
         if not length:
-            return None
-        shortest = min(tracks, key=lambda track: track.window.size).values
-        low, high = _ends_of(shortest, value)
+            return False
+        for settling in self._settling:
+            settling.begin(self._first, self._stride, 0)
+        held: list[tuple[float, Array]] = [(math.inf, np.empty(0))]
+        held += [(track.window.size, track.values) for track in tracks]
+        held += [(settling.window.size, settling.values) for settling in self._settling]
+        low, high = _ends_of(min(held, key=lambda one: one[0])[1], value)
         pivot = self._pivot = low if low == high else low / 2 + high / 2
-        largest = max(past.farthest(pivot) for past in pasts.values())
+        largest = max((past.farthest(pivot) for past in pasts.values()), default=high / 2 - low / 2)
         if math.isfinite(value):
             largest = max(largest, abs(value - pivot))
         if largest and not _SMALL < largest < _LARGE:
-            return None
+            return False
         newest = Newest.of([t.window for t in tracks if t.is_short and t.is_warm], self._first, self._stride, pivot)
         for track in tracks:
             if track.is_short and track.is_warm and track.window not in newest.counts:
                 length = min(length, max(1, places_in(track.window, self._stride)))  # it is all new soon
         self._begin_lately(newest)
-        return self._begun(tracks, newest, length, (low, high), largest)
+        self._fill(tracks, newest, length, (low, high), largest)
+        return True
 
     def _fitting(self, tracks: Sequence[Track]) -> int:
         """For how many points to come; 0 where that would not pay."""
         length = min([LONGEST, *(track.stays for track in tracks if not track.is_short)])
-        if any(asked.settled for _, asked in self._wanted):
-            length = min(length, pieces.MANY // 8)
-        if length < SHORTEST or any(track.past.first != track.past.first for track in tracks):
+        if length < SHORTEST or any(window.first is None or window.first != window.first for window in self._windows):
             return 0
         length -= (self._count + int(self._phase * length)) % length
-        return min(length, *(track.until_lived for track in tracks))
+        lived = [track.until_lived for track in tracks]
+        lived += [settling.until_lived(self._first, self._stride) for settling in self._settling]
+        lived += [smoothed.until_lived(self._first, self._stride) for smoothed in self._smoothed]
+        return min(length, *lived)
 
-    def _begun(
+    def _fill(
         self, tracks: Sequence[Track], newest: Newest, length: int, usual: tuple[float, float], largest: float
-    ) -> tuple[Any, ...]:
+    ) -> None:
         table = self._table = np.empty((self._columns, length))
         self._length = length
         self._ends.clear()
@@ -357,7 +412,7 @@ class Ahead:
                 )
                 continue
             shares = track.shares()
-            self._stands.append((*shares, *(end for what in asked.settled.values() for end in track.settled(what))))
+            self._stands.append(shares)
             if asked.in_rows:
                 columns = len(asked.in_rows)
                 track.fill(table[at : at + columns])
@@ -367,6 +422,7 @@ class Ahead:
                 going = max(going, track.going)
                 if asked.has_sums:
                     self._shares += (shares[1], shares[1], shares[2], shares[2])
+        self._stands += [(not settling.is_warm,) for settling in self._settling]
         self._counts = None
         if not is_even:
             counts = [track.counts() for track, (_, asked) in zip(tracks, self._wanted) if asked.in_rows]
@@ -379,7 +435,9 @@ class Ahead:
         low, high = usual
         usually = low - (high - low) / 8, high + (high - low) / 8
         self._bounds = (pivot, pivot - reach, pivot + reach, *bounds, *usually)
-        return (*self._bounds, *itertools.chain.from_iterable(self._stands))
+        for at, (track, (_, asked)) in enumerate(zip(tracks, self._wanted)):
+            if asked.has_line:
+                self._stands[at] += track.bounds_of_line(reach, roundings, self._stride)
 
     def _begin_lately(self, newest: Newest) -> None:
         self.lately[:], self.lately_away[:], self.missed[:] = newest.values, newest.away, newest.missed

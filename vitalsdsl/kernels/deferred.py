@@ -15,7 +15,7 @@ from vitalsdsl.kernels.window import Window
 @dataclass(frozen=True)
 class Points:
     """Points one after another: the steps and values of the usable ones and, where some are not, their `numbers` among all;
-    how many there are, and the steps of the first and the last."""
+    how many there are, the steps of the first and the last, and the last value, which may be any."""
 
     steps: array[int]
     values: array[float]
@@ -23,6 +23,7 @@ class Points:
     count: int
     first: int
     last: int
+    newest: float
 
 
 class Deferred(Window):
@@ -46,23 +47,26 @@ class Deferred(Window):
 
     def push_many(self, points: Points) -> None:
         """Many points at once, of a window that is not one of time."""
-        seen, count = self.seen, points.count
-        places: Sequence[int]
-        if self.unit == STEPS:
-            places, first, last = points.steps, points.first, points.last
-        else:
-            numbers = range(count) if points.numbers is None else points.numbers
-            places = [seen + number for number in numbers]
-            first, last = seen, seen + count - 1
-        if self.first != self.first:
-            self.first = first
-        self.seen += count
+        places, last = self._placed(points)
         if points.values:
             self.usable += len(points.values)
             self.trail.extend(places, points.values, points.steps)
         bound = last - self.size
         if self.trail.oldest <= bound:
             self._forget(bound)
+
+    def _placed(self, points: Points) -> tuple[Sequence[int], float]:
+        """The places of the usable ones, and that of the last of all, which are all seen now."""
+        seen, count = self.seen, points.count
+        places: Sequence[int] = points.steps
+        first, last = points.first, points.last
+        if self.unit != STEPS:
+            numbers = range(count) if points.numbers is None else points.numbers
+            places, first, last = [seen + number for number in numbers], seen, seen + count - 1
+        if self.first != self.first:
+            self.first = first
+        self.seen += count
+        return places, last
 
     def _forget(self, bound: float) -> None:
         self.usable -= self.trail.forget(bound)

@@ -67,7 +67,7 @@ def _places(window: Deferred, step: int, stride: int, by_step: bool) -> tuple[Ar
     own = at - places.astype(np.int64)
     if not by_step:
         return own, values, True
-    back, rest = np.divmod(step - np.fromiter(trail.ring.steps(begin, trail.end), np.int64), stride)
+    back, rest = np.divmod(step - trail.ring.step_column(begin, trail.end), stride)
     if not rest.any():
         return back, values, window.unit == STEPS or bool((back == own).all())
     is_placed = rest == 0

@@ -14,23 +14,30 @@ from vitalsdsl.kernels.selection import Selection, outwards
 from vitalsdsl.kernels.trail import Trail
 from vitalsdsl.kernels.window import Window
 
+_SELDOM, _SHARE = 8, 8
+"""Where somebody asks after so many points, of which one in so many are new, all are put in order at once."""
+
 
 class Ordered(Deferred):
     """The points in order of size, ±inf among them."""
 
-    __slots__ = ("_sorted",)
+    __slots__ = ("_asked", "_sorted")
 
     with_infinite = True
 
     def in_order(self) -> Sequence[float]:
         """The points, the lowest first."""
-        if self.usable <= FEW:
-            return sorted(self.trail.values(self.trail.begin, self.trail.end))
+        trail = self.trail
+        since, self._asked = trail.end - self._asked, trail.end
+        if self.usable <= FEW or since > _SELDOM and trail.end - self._to > self.usable // _SHARE:
+            return sorted(trail.values(trail.begin, trail.end))
         self.learn()
         return self._sorted.whole()
 
     def clear(self) -> None:
         self._sorted = Ranked()
+        self._asked = -_SELDOM
+        """How many points had come when somebody asked last."""
 
     def add(self, step: int, value: float) -> None:
         self._sorted.add(value)

@@ -9,12 +9,19 @@ from dataclasses import dataclass, field, replace
 
 from vitalsdsl.kernels.deferred import Deferred
 from vitalsdsl.kernels.kept_in_order import FEW
+from vitalsdsl.kernels.line import Line
+from vitalsdsl.kernels.ordered import Ordered
+from vitalsdsl.kernels.smoothed import Smoothed
+from vitalsdsl.kernels.state import State
 
 SHORT = 250
 """Windows up to this size are left sooner than a block is worth: they have blocks of their own."""
 
-MANY = 2000
-"""From this size on a window's values of order hardly move during a block."""
+LINE = 100
+"""From this size on blocks are made to fit a window for a line through it."""
+
+MANY = 64
+"""From this size on a window's values of order hardly move while some points come."""
 
 
 @dataclass(frozen=True)
@@ -32,6 +39,8 @@ class Piece:
     range: tuple[str, str] | None = None
     """Between what it will be in a chunk of points to come, as long as these are between the `lowest` and `highest` of their
     streams. Where that can be said."""
+    lacking: tuple[str, ...] = ()
+    """It is surely unknown at the step where one of these is true, whatever the next ones bring."""
 
 
 @dataclass
@@ -44,8 +53,6 @@ class InWindow:
     columns: list[str] = field(default_factory=list)
     lines: dict[str, str] = field(default_factory=dict)
     """How what is shared by several pieces is worked out, by its name."""
-    settled: dict[str, tuple[str, ...]] = field(default_factory=dict)
-    """What is worked out once for a block, by its name: a level, with an error."""
     outlook: dict[str, str] = field(default_factory=dict)
     """How what it can be in a chunk of points to come is worked out, by its name."""
 
@@ -55,13 +62,23 @@ class InWindow:
         return sorted(self.columns)
 
     @property
+    def told(self) -> list[str]:
+        """The names by which its pieces go: where nothing that was prepared stands, these are unknown."""
+        return list(self.lines)
+
+    @property
     def has_sums(self) -> bool:
         return "older" in self.columns
 
     @property
+    def has_line(self) -> bool:
+        return "lean" in self.columns
+
+    @property
     def standing(self) -> list[str]:
         """The names of what stands for a whole block."""
-        return [self.young, self._share, self._spare, *(name for key in self.settled for name in (key, f"off_{key}"))]
+        line = [f"{each}_slope__{self.stream}_{self.number}" for each in ("fewest", "size", "off")]
+        return [self.young, self._share, self._spare, *(line if self.has_line else [])]
 
     @property
     def young(self) -> str:
@@ -95,7 +112,7 @@ class InWindow:
         held, none = f"held__{self.stream}_{self.number}", [self._share, self._spare, *map(self._column, self.in_rows)]
         return [
             f"{held} = {self.held()}",
-            f"if {held} > 1:",
+            f"if {held} >= {f'fewest_slope__{self.stream}_{self.number}' if self.has_line else 2}:",
             f"    {self._share}, {self._spare} = 1.0 / {held}, 1.0 / ({held} - 1)",
             "else:",
             f"    {' = '.join(none)} = nan",
@@ -126,6 +143,16 @@ class InWindow:
         code = self._line("std", _root(var.code))
         between = None if var.range is None else self._between("std", _root(var.range[0]), _root(var.range[1]))
         return Piece(code, f"size_std__{self.stream}", f"off_std__{self.stream}", unknown=(self.young,), range=between)
+
+    def slope(self) -> Piece | None:
+        own = f"{self.stream}_{self.number}"
+        lean, times = self._column("lean"), self._column("times")
+        spread, total = self._column("spread"), self._total()
+        x, share = self.stream, self._share
+        mid = self._line("mid", f"({times} + times__{x}) * {share}")
+        wide = self._line("wide", f"{spread} + spread__{x} - ({times} + times__{x}) * {mid}")
+        code = self._line("slope", f"({lean} + lean__{x} - {total} * {mid}) / {wide} if {wide} else nan")
+        return Piece(code, f"size_slope__{own}", f"off_slope__{own}", unknown=(self.young,))
 
     def least(self) -> Piece:
         # Where the older points are unknown (NaN), so is the result.
@@ -175,17 +202,14 @@ class InWindow:
         )
 
     def quantile(self, above: int, below: int) -> Piece | None:
-        return self._settled("quantile", (above, below))
+        return None
 
     def mad(self) -> Piece | None:
-        return self._settled("mad", ())
+        return None
 
-    def _settled(self, what: str, of: tuple[int, ...]) -> Piece | None:
-        if self.size < MANY:
-            return None
-        name = "_".join([what, *map(str, of), "", self.stream, str(self.number)])
-        self.settled[name] = (what, *map(str, of))
-        return Piece(name, f"abs({name})", f"off_{name}", unknown=(self.young,), range=(name, name))
+    def score(self) -> Piece | None:
+        """How far the newest point is from the median of those before it, in units of their deviation."""
+        return None
 
 
 def _root(var: str) -> str:
@@ -246,6 +270,9 @@ class InShortWindow(InWindow):
         lines = [line for column in self.columns for line in taken[column]]
         return lines + [f"{column}{own} = coming_{column}{own}.pop()" for column in self.columns]
 
+    def slope(self) -> Piece | None:
+        return None
+
     def _total(self) -> str:
         return self._line("total", f"{self._column('older')} + sum__{self.stream}_{self.number}")
 
@@ -284,9 +311,109 @@ class InShortWindow(InWindow):
         return Piece(code, f"size__{self.stream}", f"off_mean__{self.stream}", unknown=(self.young,))
 
 
-def in_window(window: Deferred, stream: str, number: int) -> InWindow:
+@dataclass
+class InOrderWindow(InWindow):
+    """The pieces of a window that are values of order: between brackets, which are renewed after some points."""
+
+    settled: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    """What is known between brackets, by its name."""
+
+    @property
+    def told(self) -> list[str]:
+        return [*self.lines, *self.settled]
+
+    @property
+    def standing(self) -> list[str]:
+        return [self.young]
+
+    @property
+    def names(self) -> list[str]:
+        """The names of what `settle` gives: each with how far it may be off, and until when it stands."""
+        own, numbers = f"{self.stream}_{self.number}", list[str]()
+        for name, what in self.settled.items():
+            numbers += [name, f"per__{own}"] if what[0] == "score" else [name]
+        return [*(each for name in numbers for each in (name, f"off_{name}")), self.stands]
+
+    @property
+    def stands(self) -> str:
+        return f"stands__{self.stream}_{self.number}"
+
+    def settle(self) -> str:
+        """The line that renews them."""
+        return f"{', '.join(self.names)} = settle__{self.stream}_{self.number}(step)"
+
+    def quantile(self, above: int, below: int) -> Piece:
+        return self._near("quantile", str(above), str(below))
+
+    def mad(self) -> Piece:
+        return self._near("mad")
+
+    def score(self) -> Piece:
+        x, own = self.stream, f"{self.stream}_{self.number}"
+        level, per = f"level__{own}", f"per__{own}"
+        self.settled[level] = ("score",)
+        apart = self._line("apart", f"{x} - {level}")
+        code = self._line("score", f"{apart} * {per}")
+        off = self._line(
+            "off_score", f"abs({apart}) * off_{per} + off_{level} * ({per} + off_{per}) + 4e-15 * abs({code})"
+        )
+        down, up = self._between(
+            "apart", f"lowest__{x} - {level} - off_{level}", f"highest__{x} - {level} + off_{level}"
+        )
+        least, most = f"{per} - off_{per}", f"{per} + off_{per}"
+        between = self._between(
+            "score",
+            f"{down} * ({least} if {down} > 0.0 else {most})",
+            f"{up} * ({most} if {up} > 0.0 else {least})",
+        )
+        lacking = (f"{x} - {x} != 0.0",)
+        return Piece(code, f"abs({code})", off, False, (self.young,), range=between, lacking=lacking)
+
+    def _near(self, *what: str) -> Piece:
+        name = f"{'_'.join(what)}__{self.stream}_{self.number}"
+        self.settled[name] = what
+        return Piece(name, f"abs({name})", f"off_{name}", False, (self.young,), range=(name, name))
+
+
+@dataclass
+class InSmoothed(InWindow):
+    """The pieces of an exponential average: it goes on from point to point."""
+
+    @property
+    def told(self) -> list[str]:
+        return [f"ema__{self.stream}_{self.number}"]
+
+    @property
+    def standing(self) -> list[str]:
+        own = f"{self.stream}_{self.number}"
+        return [self.young, *(f"{each}__{own}" for each in ("ema", "keep", "lag", "size_ema", "off_ema"))]
+
+    def level(self) -> Piece:
+        own = f"{self.stream}_{self.number}"
+        return Piece(f"ema__{own}", f"size_ema__{own}", f"off_ema__{own}", unknown=(self.young,))
+
+    def move(self) -> list[str]:
+        """The lines that take the newest point in."""
+        x, own = self.stream, f"{self.stream}_{self.number}"
+        return [
+            f"if counts__{x} is None:",
+            f"    ema__{own} = {x} + keep__{own} * (ema__{own} - {x})",
+            f"elif {x} - {x} == 0.0:",
+            f"    ema__{own}, lag__{own} = {x} + keep__{own} ** lag__{own} * (ema__{own} - {x}), 1.0",
+            "else:",
+            f"    lag__{own} += 1.0",
+        ]
+
+
+def in_window(window: State, stream: str, number: int) -> InWindow:
     """How generated code has a window."""
-    return (InShortWindow if window.size <= SHORT else InWindow)(stream, number, window.size)
+    if isinstance(window, Smoothed):
+        return InSmoothed(stream, number, window.size)
+    assert isinstance(window, Deferred)
+    if isinstance(window, Ordered) and window.size >= MANY:
+        return InOrderWindow(stream, number, window.size)
+    is_short = window.size <= SHORT and not (isinstance(window, Line) and window.size >= LINE)
+    return (InShortWindow if is_short else InWindow)(stream, number, window.size)
 
 
 @dataclass

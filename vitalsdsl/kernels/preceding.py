@@ -6,6 +6,7 @@ import math
 from collections import deque
 
 from vitalsdsl.ground.types import SAMPLES, STEPS, Extent, Reason
+from vitalsdsl.kernels.deferred import Points
 from vitalsdsl.kernels.exact import total
 from vitalsdsl.kernels.ordered import Spread, half_deviation, middle
 
@@ -46,6 +47,22 @@ class Preceding(Spread):
         if math.isfinite(value):
             self.waiting.append((at, value, step))
         self._score = None
+
+    def push_many(self, points: Points) -> None:
+        before = len(self.trail)
+        places, last = self._placed(points)
+        for place, point, own_step in self.waiting:
+            self.trail.append(place, point, own_step)
+        self.waiting.clear()
+        values, steps = points.values, points.steps
+        if values and places[-1] == last:
+            self.waiting.append((last, values[-1], steps[-1]))
+            places, values, steps = places[:-1], values[:-1], steps[:-1]
+        if values:
+            self.trail.extend(places, values, steps)
+        self.trail.forget(math.ceil(last - self.size) - 1)
+        self.usable += len(self.trail) - before
+        self.place, self.newest, self._score = last, points.newest, None
 
     def restored(self) -> None:
         super().restored()

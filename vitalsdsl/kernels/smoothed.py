@@ -7,6 +7,7 @@ from decimal import Context, Decimal
 from typing import Any
 
 from vitalsdsl.ground.types import Extent, Reason
+from vitalsdsl.kernels.deferred import Points
 from vitalsdsl.kernels.state import State
 
 _DIGITS = Context(prec=40)
@@ -46,6 +47,34 @@ class Smoothed(State):
         self.newest = step
         self._is_current = False
 
+    def push_many(self, points: Points) -> None:
+        if self.first is None:
+            self.first = points.first
+        if not points.values:
+            return
+        level, newest, gap, (old, new) = self.level, self.newest, self._gap, self._weights
+        fma, multiply = _DIGITS.fma, _DIGITS.multiply
+        for step, value in zip(points.steps, points.values):
+            if level is None:
+                level = Decimal(value)
+            else:
+                if step - newest != gap:
+                    gap, (old, new) = step - newest, self._weigh(step - newest)
+                level = fma(old, level, multiply(new, Decimal(value)))
+            newest = step
+        self.level, self.newest, self._is_current = level, newest, False
+
+    def level_before(self, step: int, value: float, stride: int) -> tuple[float, float, float]:
+        """For a next point at a step, others to come every so many steps: the level that a point so many steps before it would
+        have, w, and how many times so many steps have gone by since the newest usable point. Near, not exact."""
+        if self.level is None:
+            return math.nan, math.nan, math.nan
+        level, keep = float(self.level), float(self._keep)
+        gap = step - self.newest
+        if gap == stride or not math.isfinite(value) or not keep:
+            return level, keep**stride, gap / stride
+        return value + keep ** (gap - stride) * (level - value), keep**stride, 1.0
+
     def _weigh(self, gap: int) -> tuple[Decimal, Decimal]:
         """w and 1 - w."""
         if gap != self._gap:
@@ -53,8 +82,18 @@ class Smoothed(State):
             self._gap, self._weights = gap, (old, _DIGITS.subtract(1, old))
         return self._weights
 
+    def is_warm(self, step: int) -> bool:
+        """Whether its span has been lived."""
+        return self.first is not None and step - self.first + 1 >= self.size
+
+    def until_lived(self, step: int, stride: int) -> int:
+        """So many points come before that, or ever so many; the next one is at a step."""
+        if self.first is None or self.is_warm(step):
+            return 1 << 62
+        return math.ceil((self.first + self.size - 1 - step) / stride)
+
     def read(self, step: int, time: float) -> float:
-        if self.level is None or self.first is None or step - self.first + 1 < self.size:
+        if self.level is None or not self.is_warm(step):
             return math.nan
         if not self._is_current:
             self._value, self._is_current = float(self.level), True

@@ -9,12 +9,11 @@ from typing import Any
 import numpy as np
 
 from vitalsdsl.ground.types import STEPS
-from vitalsdsl.kernels import pieces
 from vitalsdsl.kernels.deferred import Deferred
-from vitalsdsl.kernels.pieces import InWindow
+from vitalsdsl.kernels.pieces import InShortWindow, InWindow
 
-_U = 2.0**-53
 _EVER = 1 << 62
+_U = 2.0**-53
 
 Array = Any
 
@@ -28,6 +27,7 @@ class Past:
         self.places, self.values = map(np.asarray, longest.trail.columns())
         self.at, self.stride = (step, stride) if longest.unit == STEPS else (longest.seen, 1)
         self.first = longest.first
+        self._step = step
 
     def farthest(self, pivot: float) -> float:
         """How far the farthest finite point is from the pivot."""
@@ -48,6 +48,16 @@ class Past:
         np.multiply(terms[0], terms[0], out=terms[1])
         return terms
 
+    @functools.cached_property
+    def steps(self) -> Array:
+        """How many steps after the next point each was: none."""
+        return self.trail.ring.step_column(self.trail.begin, self.trail.end) - float(self._step)
+
+    @functools.cached_property
+    def leaning(self) -> Array:
+        """Step times distance from the pivot of each point, step, and squared step."""
+        return np.stack((self.steps * self.terms[0], self.steps, self.steps * self.steps))
+
 
 class Track:
     """One window over the next points to come."""
@@ -56,7 +66,7 @@ class Track:
         self.window = window
         self.asked = asked
         self.past = past
-        self.is_short = window.size <= pieces.SHORT
+        self.is_short = isinstance(asked, InShortWindow)
         self.stays = int(window.size // past.stride)
         """So many points to come are all still in the window when the last of them has come."""
         warm = window.size + (past.first - 1 if window.unit == STEPS else -1)
@@ -124,6 +134,18 @@ class Track:
             return np.full(self._length, float(self.count))
         return np.arange(1.0, self._length + 1.0) + (len(self.past.places) - self._left)
 
+    def bounds_of_line(self, reach: float, roundings: float, stride: int) -> tuple[float, float, float]:
+        """Of how many points at least a slope is said; how large it can be, and how far off: of sums that are so far off, of
+        points no farther from the pivot than `reach`."""
+        fewest = int(self.counts().min()) // 2
+        steps = self.past.steps[self.begin :]
+        if fewest < 2 or not (np.diff(steps) > 0).all():
+            return 2, math.nan, math.nan
+        longest = max(-float(steps[0]) if len(steps) else 0.0, self._length * stride) + 1
+        # The squares of so many different steps about their mean come to n (n² - 1) / 12 at least.
+        size = 24 * longest * reach / (fewest * fewest - 1)
+        return fewest, size, size * (2 * roundings + 96 * _U * (longest / fewest) ** 2)
+
     # ---------------------------------------------------------------- what is left of it
 
     def fill(self, table: Array) -> None:
@@ -141,6 +163,9 @@ class Track:
             elif names[at] == "squares":
                 rows = rows[:1]
                 self._sum(self.past.terms[1:], rows)
+            elif names[at] in _LEANING:
+                rows, which = rows[:1], _LEANING.index(names[at])
+                self._sum(self.past.leaning[which : which + 1], rows)
             else:
                 rows = rows[:1]
                 self._extreme(names[at], rows[0])
@@ -167,37 +192,9 @@ class Track:
         if self._left is not None:
             row[:] = out[self._left - self.begin]
 
-    # ---------------------------------------------------------------- order
 
-    def settled(self, what: tuple[str, ...]) -> tuple[float, float]:
-        """The middle of what a value of order may be meanwhile, and how far it may be from there: no rank moves farther
-        than by so many places as points come or go."""
-        if not self.is_warm:
-            return math.nan, math.nan
-        ordered, moves = np.sort(self.values), max(self._length, self.going + 1)
-        if what[0] == "mad":
-            low, high = _between(ordered, moves, 1, 2)
-            if not math.isfinite(low) or not math.isfinite(high):
-                return math.nan, math.nan
-            middle, off = low / 2 + high / 2, high / 2 - low / 2
-            low, high = _between(np.sort(np.abs(ordered - middle)), moves, 1, 2)
-            low, high = 1.4826 * max(0.0, low - off) * (1 - 8 * _U), 1.4826 * (high + off) * (1 + 8 * _U)
-        else:
-            low, high = _between(ordered, moves, int(what[1]), int(what[2]))
-        if math.isinf(low) or math.isinf(high):
-            return math.nan, math.nan
-        return low / 2 + high / 2, (high / 2 - low / 2) * (1 + 8 * _U) + 8 * _U * max(abs(low), abs(high))
-
-
+_LEANING = ["lean", "times", "spread"]
 _EXTREMES: dict[str, tuple[Any, float]] = {"low": (np.minimum, math.inf), "high": (np.maximum, -math.inf)}
-
-
-def _between(ordered: Array, moves: int, above: int, below: int) -> tuple[float, float]:
-    count = len(ordered)
-    lowest = count * above // below - moves
-    highest = -(count * -above // below) + moves
-    low = float(ordered[lowest]) if lowest >= 0 else -math.inf
-    return low, float(ordered[highest]) if highest < count else math.inf
 
 
 def alike(window: Deferred) -> tuple[Any, ...]:

@@ -202,6 +202,10 @@ class Ring:
         """The steps of points by their numbers."""
         return self._steps.between(begin, end)
 
+    def step_column(self, begin: int, end: int) -> Any:
+        """The same as a NumPy array."""
+        return self._steps.column(begin, end)
+
     def points(self, begin: int, end: int) -> Iterator[tuple[float, float, int]]:
         """(place, value, step) of points by their numbers."""
         at = slice(begin - self.kept, end - self.kept)

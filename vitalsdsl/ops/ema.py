@@ -10,6 +10,7 @@ from vitalsdsl.ops.base import Arguments, Parameter, Stateful, Takes, X
 
 if TYPE_CHECKING:
     from vitalsdsl.kernels.columns import Column, Rows
+    from vitalsdsl.kernels.pieces import InSmoothed, Piece
     from vitalsdsl.kernels.spread_out import Points
 
 
@@ -46,3 +47,7 @@ class Ema(Stateful):
     @classmethod
     def columns(cls, points: Points, rows: Rows, arguments: Arguments) -> Column | None:
         return points.smoothed(rows, arguments["N"].size)
+
+    @classmethod
+    def ahead(cls, window: InSmoothed, arguments: Arguments) -> Piece:
+        return window.level()

@@ -9,6 +9,7 @@ from vitalsdsl.ops.base import Arguments, Windowed
 
 if TYPE_CHECKING:
     from vitalsdsl.kernels.columns import Column
+    from vitalsdsl.kernels.pieces import InWindow, Piece
     from vitalsdsl.kernels.sliding import Windows
 
 
@@ -41,3 +42,7 @@ class Slope(Windowed):
     @classmethod
     def over(cls, windows: Windows, arguments: Arguments) -> Column | None:
         return windows.slope()
+
+    @classmethod
+    def ahead(cls, window: InWindow, arguments: Arguments) -> Piece | None:
+        return window.slope()

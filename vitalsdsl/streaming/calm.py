@@ -14,7 +14,7 @@ from vitalsdsl.kernels.pieces import InShortWindow
 from vitalsdsl.nodes import base as nd
 from vitalsdsl.streaming.followers import Unit
 from vitalsdsl.streaming.glance import Stream
-from vitalsdsl.streaming.intake_writer import if_
+from vitalsdsl.streaming.intake_writer import if_, in_order_windows
 from vitalsdsl.streaming.part import below
 
 
@@ -68,11 +68,13 @@ class Calm:
                 f"fall__{x}, rise__{x} = more * min(0.0, down), more * max(0.0, up)",
                 f"spread__{x} = more * max(down * down, up * up)",
             ]
+            for settled in in_order_windows(stream):
+                then += if_(f"{settled.stands} < again_{n}", settled.settle())
             for window in stream.windows.values():
                 then += [f"{name} = {code}" for name, code in window.outlook.items()]
-        sure = [
-            f"    {never}{'' if place == len(self.never) - 1 else ' and'}" for place, never in enumerate(self.never)
-        ]
+        stand = [f"{each.stands} >= again_{n}" for stream in self.streams for each in in_order_windows(stream)]
+        nevers = [*stand, *self.never]
+        sure = [f"    {never}{'' if place == len(nevers) - 1 else ' and'}" for place, never in enumerate(nevers)]
         then += ["if (", *sure, "):", f"    calm_{n}, lapsed_{n} = again_{n}, True"]
         return [*lines, *if_("more", *then)]
 

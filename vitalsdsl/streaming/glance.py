@@ -15,13 +15,15 @@ from dataclasses import dataclass, field, replace
 
 from vitalsdsl.ground.types import TIME
 from vitalsdsl.kernels.accepted import Accepted
+from vitalsdsl.kernels.ahead import Late
 from vitalsdsl.kernels.deferred import Deferred
 from vitalsdsl.kernels.pieces import InReference, InWindow, Piece, in_window
+from vitalsdsl.kernels.preceding import Preceding
+from vitalsdsl.kernels.smoothed import Smoothed
 from vitalsdsl.nodes import base as nd
 from vitalsdsl.nodes import operations as op
 from vitalsdsl.nodes.signals import Feed, Push, Root
 from vitalsdsl.ops.abs import Abs
-from vitalsdsl.ops.base import Windowed
 from vitalsdsl.ops.greatest import Greatest
 from vitalsdsl.ops.least import Least
 from vitalsdsl.streaming.part import below
@@ -32,7 +34,7 @@ ROUNDED = "9e-16"
 
 RESERVED = frozenset(
     """
-    abs accumulate any away back before bisect_left bounded bring_up changed counters down due each inf iter len map max min more mul nan next odd restart row
+    abs accumulate any at away back before bisect_left bounded bring_up changed counters down due each inf iter len map max min more mul nan next odd restart row
     sorted sqrt stale step stride sum time touched up was_young watch
     """.split()
 )
@@ -98,13 +100,13 @@ class Stream:
     node: nd.MetricNode | Feed
     is_ahead: bool = False
     """Whether it is a number whose windows are prepared ahead."""
-    windows: dict[Deferred, InWindow] = field(default_factory=dict)
+    windows: dict[Late, InWindow] = field(default_factory=dict)
 
     def piece(self) -> Piece:
         if self.is_ahead:
-            return Piece(
-                self.name, f"size__{self.name}", is_plain=True, range=(f"lowest__{self.name}", f"highest__{self.name}")
-            )
+            name = self.name
+            between = f"lowest__{name}", f"highest__{name}"
+            return Piece(name, f"size__{name}", range=between, lacking=(f"{name} != {name}",))
         return Piece(self.name, f"abs({self.name})", stands=False, is_plain=True)
 
 
@@ -166,7 +168,7 @@ class Glance:
                 # float is unknown.
                 above, below, false, true = f"inf > {above}", f"inf > {below}", ">", ">"
         false, true = f"{below} {false} {near}", f"{above} {true} {near}"
-        unknown = list(dict.fromkeys([*left.unknown, *right.unknown]))
+        unknown = list(dict.fromkeys([*left.unknown, *right.unknown, *left.lacking, *right.lacking]))
         unknown += [
             f"{_inner(side.code)} != {_inner(side.code)}"
             for side in (left, right)
@@ -242,7 +244,7 @@ class Glance:
         if not self._is_prepared(node):
             return None
         stream, state = self._streams[node.streams[0]], node.state
-        assert node.call is not None and isinstance(state, Deferred)
+        assert node.call is not None and isinstance(state, (Deferred, Smoothed))
         window = stream.windows.setdefault(state, in_window(state, stream.name, len(stream.windows) + 1))
         stream.is_ahead = True
         function, arguments = node.call
@@ -265,7 +267,7 @@ class Glance:
             return False
         function, arguments = node.call
         stream, state = self._streams.get(node.streams[0]), node.state
-        if stream is None or not issubclass(function, Windowed) or state not in ahead_of(stream.node):
+        if stream is None or state not in ahead_of(stream.node) or not hasattr(function, "ahead"):
             return False
         return function.ahead(in_window(state, "", 0), arguments) is not None
 
@@ -273,7 +275,10 @@ class Glance:
 
     def _together(self, symbol: str, left: Piece, right: Piece) -> Piece:
         """Two numbers under an operator, with what is known of the result."""
-        return replace(self._near_together(symbol, left, right), range=_range_together(symbol, left, right))
+        lacking = tuple(dict.fromkeys((*left.lacking, *right.lacking)))
+        return replace(
+            self._near_together(symbol, left, right), range=_range_together(symbol, left, right), lacking=lacking
+        )
 
     def _near_together(self, symbol: str, left: Piece, right: Piece) -> Piece:
         stands, unknown = left.stands and right.stands, tuple(dict.fromkeys((*left.unknown, *right.unknown)))
@@ -341,7 +346,8 @@ def _extreme(word: str, operands: Sequence[Piece]) -> Piece:
             f"{word}({', '.join(lows)}) + 0.0 * ({_sum(*lows)})",
             f"{word}({', '.join(highs)}) + 0.0 * ({_sum(*highs)})",
         )
-    return Piece(code, size, error, stands, unknown, range=between)
+    lacking = tuple(dict.fromkeys(name for operand in operands for name in operand.lacking))
+    return Piece(code, size, error, stands, unknown, range=between, lacking=lacking)
 
 
 _ELEMENTWISE: dict[Callable[..., float], Callable[[Sequence[Piece]], Piece]] = {
@@ -356,13 +362,16 @@ def subscribers(node: nd.MetricNode | Feed) -> list[Push]:
     return node.subscribers if isinstance(node, nd.MetricNode) else node.known
 
 
-def ahead_of(node: nd.MetricNode | Feed) -> list[Deferred]:
+def ahead_of(node: nd.MetricNode | Feed) -> list[Late]:
     """The windows of a metric or a feed that can be prepared ahead, and may be handed their points late."""
     states = [getattr(push, "__self__", None) for push in subscribers(node)]
     return [
         state
         for state in states
-        if isinstance(state, Deferred) and state.unit != TIME and type(state).push is Deferred.push
+        if isinstance(state, Smoothed)
+        or isinstance(state, Deferred)
+        and state.unit != TIME
+        and (type(state).push is Deferred.push or isinstance(state, Preceding))
     ]
 
 

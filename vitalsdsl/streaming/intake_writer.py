@@ -4,19 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from vitalsdsl.kernels.ahead import NAMES, SUMS
-from vitalsdsl.kernels.pieces import InShortWindow
+from vitalsdsl.kernels.ahead import LINES, NAMES, SUMS
+from vitalsdsl.kernels.pieces import InOrderWindow, InShortWindow, InSmoothed
 from vitalsdsl.streaming.glance import Glance, Stream
 
 
 def block(stream: Stream, glance: Glance, quiet: Sequence[str | None]) -> list[str]:
     """Take a point, and say what the windows come to. `quiet` are the tests of the rules, in order."""
     name = stream.name
-    stands = [each for window in stream.windows.values() for each in window.standing]
+    in_order = in_order_windows(stream)
+    kinds = (InOrderWindow, InSmoothed)
+    by_kind = sorted(stream.windows.values(), key=lambda window: [isinstance(window, kind) for kind in reversed(kinds)])
+    stands = [each for window in by_kind for each in window.standing]
     young = [window.young for window in stream.windows.values()]
     units = [f"awake_{n}" for n, test in enumerate(quiet) if test and any(each in test for each in young)]
     wakes = if_(f"was_young != ({', '.join(young)},)", f"{' = '.join(units)} = True") if units else []
-    sums = [f"{each}__{name}" for each in (*SUMS, "missing", "rows", "counts")]
+    sums = [f"{each}__{name}" for each in (*sums_of(stream), "missing", "rows", "counts")]
     begun = ", ".join([*(f"{each}__{name}" for each in NAMES), *stands, *sums])
     short = [each for window in stream.windows.values() if isinstance(window, InShortWindow) for each in window.lists]
     away = f"away = {name} - pivot__{name}"
@@ -30,6 +33,7 @@ def block(stream: Stream, glance: Glance, quiet: Sequence[str | None]) -> list[s
                 f"{begun} = renew__{name}(step, {name}, stride)",
                 f"row = next(rows__{name})",
                 *(f"{each} = None" for each in short),
+                *(f"{window.stands} = -1" for window in in_order),
                 *wakes,
                 *(f"{near} = {code}" for near, (code, streams) in glance.nears.items() if name in streams),
             ),
@@ -47,9 +51,23 @@ def block(stream: Stream, glance: Glance, quiet: Sequence[str | None]) -> list[s
         ),
         f"keep__{name}({name})",
     ]
-    return [*lines, *_taken(stream), *_short(stream), *_counted(stream), *(
+    lines += [*_taken(stream), *_short(stream), *_counted(stream)]
+    lines += [line for window in stream.windows.values() if isinstance(window, InSmoothed) for line in window.move()]
+    for window in in_order:
+        lines += if_(f"step > {window.stands}", window.settle())
+    return [*lines, *(
         f"{each} = {code}" for window in stream.windows.values() for each, code in window.lines.items()
     )]  # fmt: skip
+
+
+def sums_of(stream: Stream) -> tuple[str, ...]:
+    """What is summed of a block's points, the step from which that is counted among it."""
+    return (*SUMS, *LINES) if any(window.has_line for window in stream.windows.values()) else SUMS
+
+
+def in_order_windows(stream: Stream) -> list[InOrderWindow]:
+    """Those that are known between brackets."""
+    return [window for window in stream.windows.values() if isinstance(window, InOrderWindow)]
 
 
 def _taken(stream: Stream) -> list[str]:
@@ -62,6 +80,14 @@ def _taken(stream: Stream) -> list[str]:
         lines.append(f"sum__{name} += away")
     if "squares" in asked:
         lines.append(f"squares__{name} += away * away")
+    if "lean" in asked:
+        lines.append(f"at = step - first__{name}")
+        lines += if_(
+            f"{name} - {name} == 0.0",
+            f"lean__{name} += at * away",
+            f"times__{name} += at",
+            f"spread__{name} += at * at",
+        )
     if "high" in asked:
         lines += if_(f"{name} > high__{name}", f"high__{name} = {name}")
     if "low" in asked:
@@ -75,7 +101,9 @@ def _counted(stream: Stream) -> list[str]:
     name, windows = stream.name, list(stream.windows.values())
     held = [f"held__{name}_{window.number}" for window in windows if window.in_rows]
     lines = [f"{', '.join(held)}, = next(counts__{name})"] if held else []
-    lines += [line for window in windows if window.columns or window.lines for line in window.counted()]
+    lines += [
+        line for window in windows if not isinstance(window, (InOrderWindow, InSmoothed)) for line in window.counted()
+    ]
     return if_(f"counts__{name} is not None", *lines) if lines else []
 
 

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from types import CodeType
 from typing import Any
 
-from vitalsdsl.kernels.ahead import NAMES, SUMS, Ahead
+from vitalsdsl.kernels.ahead import NAMES, Ahead
 from vitalsdsl.kernels.bracket import Bracket
 from vitalsdsl.kernels.state import State
 from vitalsdsl.nodes import base as nd
@@ -26,7 +26,7 @@ from vitalsdsl.streaming.calm import Calm, calm_streams
 from vitalsdsl.streaming.evidence import Evidence
 from vitalsdsl.streaming.followers import Onlookers, Unit, sorted_out
 from vitalsdsl.streaming.glance import Glance, Names, Stream, ahead_of, subscribers
-from vitalsdsl.streaming.intake_writer import block, if_
+from vitalsdsl.streaming.intake_writer import block, if_, in_order_windows, sums_of
 from vitalsdsl.streaming.part import Answer, Part, below, names_only, read_ahead
 from vitalsdsl.streaming.rule_writer import RuleWriter
 from vitalsdsl.verdicts.verdict import RuleState
@@ -158,6 +158,8 @@ class _Writer:
             self._bind(f"lately_away__{stream.name}", ahead.lately_away)
             self._bind(f"missed__{stream.name}", ahead.missed)
             self._bind(f"recount__{stream.name}", ahead.missing)
+            for window, settle in zip(in_order_windows(stream), ahead.settlers()):
+                self._bind(f"settle__{stream.name}_{window.number}", settle)
             self._bind(f"outlook__{stream.name}", ahead.outlook)
             self._bind(f"resume__{stream.name}", ahead.resume)
 
@@ -280,7 +282,7 @@ class _Writer:
         assert isinstance(feed, Feed)
         own, source = self._bind(f"feed_{n}", feed), self._bind(f"source_{n}", feed.source)
         others = [push for push in subscribers(feed) if getattr(push, "__self__", None) not in self._aheads]
-        prepared = [line for window in stream.windows.values() for line in (*window.lines, *window.settled)]
+        told = [name for window in stream.windows.values() for name in window.told]
         return [
             f"# {feed.text}",
             f"{name} = {own}.value = {source}.value",
@@ -296,7 +298,7 @@ class _Writer:
                 otherwise=[
                     f"{self._bind(f'run_{n}', feed.run)}(step, time)",
                     f"rows__{name} = iter(())",
-                    f"{' = '.join(prepared)} = nan",
+                    f"{' = '.join(told)} = nan",
                 ],
             ),
         ]
@@ -335,7 +337,7 @@ class _Writer:
         guards = [f"awake__{stream.name}" for stream in self._streams.values()]
         stale = [*rules.restart(), *([f"{' = '.join(guards)} = True"] if guards else [])]
         start = [f"{each}__{stream.name}" for stream in ahead for each in NAMES]
-        start += [f"{each}__{stream.name}" for stream in ahead for each in (*SUMS, "rows", "counts")]
+        start += [f"{each}__{stream.name}" for stream in ahead for each in (*sums_of(stream), "rows", "counts")]
         start += [each for stream in ahead for window in stream.windows.values() for each in window.standing]
         start += glance.nears
         stands = [f"stands_{reference.number}" for reference in glance.references.values()]
