@@ -14,7 +14,6 @@ from vitalsdsl.kernels.selection import Selection, outwards
 from vitalsdsl.kernels.trail import Trail
 from vitalsdsl.kernels.window import Window
 
-
 _SELDOM, _SHARE = 8, 8
 """Where somebody asks after so many points, of which one in so many are new, all are put in order at once."""
 
@@ -27,7 +26,8 @@ class Ordered(Deferred):
     def in_order(self) -> Sequence[float]:
         """The points, the lowest first."""
         trail = self.trail
-        since, self._asked = trail.end - self._asked, trail.end
+        since = trail.end - self._asked
+        self._asked = trail.end
         if self.usable <= FEW or since > _SELDOM and trail.end - self._to > self.usable // _SHARE:
             return sorted(trail.values(trail.begin, trail.end))
         self.learn()
@@ -35,7 +35,7 @@ class Ordered(Deferred):
 
     def clear(self) -> None:
         self._sorted = Ranked()
-        self._asked = -_SELDOM
+        self._asked: int = -_SELDOM
         """How many points had come when somebody asked last."""
 
     def add(self, step: int, value: float) -> None:
