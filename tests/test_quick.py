@@ -157,6 +157,44 @@ def test_numbers_are_as_near_as_they_say(kind: str) -> None:
     assert looked > 1000
 
 
+OTHERS = {
+    "slope": "slope({}, 120 steps)",
+    "ema": "ema({}, 20 steps)",
+    "quantile_1_2": "median({}, 100 steps)",
+    "quantile_9_10": "quantile({}, 90%, 200 samples)",
+    "mad": "mad({}, 100 samples)",
+    "score": "zscore({}, 80 steps)",
+}
+
+
+@pytest.mark.parametrize("kind", ["even", "every other", "gaps", "level", "equal", "spikes", "ties", "holes"])
+def test_what_is_not_read_of_sums_alone_is_as_near_as_it_says(kind: str) -> None:
+    text = "".join(
+        f"rule r{at} {{ when {call.format(f'x{at}')} > 1e9 or count(x{at}) > 1e9 -> yellow }}\n"
+        for at, call in enumerate(OTHERS.values())
+    )
+    one, other = two(load("o", text=text).policy)
+    exact = {node.text: node for node in other.plan.graph.order}
+    looked = dict.fromkeys(OTHERS, 0)
+    for event in rows(6, 1300, kind):
+        assert isinstance(event, Row)
+        row = Row(event.step, {f"x{at}": event.values["x"] for at in range(len(OTHERS))}, event.time)
+        for stream in (one, other):
+            stream.push_row(row)
+            stream.close()
+        layout = one._quick._current  # type: ignore[union-attr]
+        known = inspect.getgeneratorlocals(layout.written.watch) if layout is not None else {}
+        for at, (name, call) in enumerate(OTHERS.items()):
+            near = known.get(f"{name}__x{at}_1", math.nan)
+            off = known.get(f"off_{name}__x{at}_1", math.nan)
+            if near == near and off < math.inf and not known[f"young__x{at}_1"]:
+                right = exact[call.format(f"x{at}")].value
+                assert abs(near - right) <= off, f"{name} at step {event.step}"
+                looked[name] += 1
+    if kind in ("even", "every other", "level", "holes"):
+        assert min(looked.values()) > 500, looked
+
+
 CALM = """
 param much = 3 in 1 .. 9
 rule n { when much * 2 > much + 1 and x > 5 * much or x > mean(x, 300 steps) + 9 and much * 2 > 50 - much -> red }

@@ -365,6 +365,9 @@ class Ahead:
         low, high = _ends_of(min(held, key=lambda one: one[0])[1], value)
         pivot = self._pivot = low if low == high else low / 2 + high / 2
         largest = max((past.farthest(pivot) for past in pasts.values()), default=high / 2 - low / 2)
+        if len(held) == 1:  # none but exponential averages, which keep no points
+            pivot = self._pivot = 0.0
+            largest = max(abs(low), *(smoothed.size_of_level for smoothed in self._smoothed))
         if math.isfinite(value):
             largest = max(largest, abs(value - pivot))
         if largest and not _SMALL < largest < _LARGE:

@@ -28,7 +28,8 @@ class Ordered(Deferred):
     def in_order(self) -> Sequence[float]:
         """The points, the lowest first."""
         trail = self.trail
-        since, self._asked = trail.end - self._asked, trail.end
+        since = trail.end - self._asked
+        self._asked = trail.end
         if self.usable <= FEW or since > _SELDOM and trail.end - self._to > self.usable // _SHARE:
             return sorted(trail.values(trail.begin, trail.end))
         self.learn()
@@ -36,7 +37,7 @@ class Ordered(Deferred):
 
     def clear(self) -> None:
         self._sorted = Ranked()
-        self._asked = -_SELDOM
+        self._asked: int = -_SELDOM
         """How many points had come when somebody asked last."""
 
     def add(self, step: int, value: float) -> None:

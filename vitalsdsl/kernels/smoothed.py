@@ -64,6 +64,10 @@ class Smoothed(State):
             newest = step
         self.level, self.newest, self._is_current = level, newest, False
 
+    @property
+    def size_of_level(self) -> float:
+        return abs(float(self.level)) if self.level is not None else 0.0
+
     def level_before(self, step: int, value: float, stride: int) -> tuple[float, float, float]:
         """For a next point at a step, others to come every so many steps: the level that a point so many steps before it would
         have, w, and how many times so many steps have gone by since the newest usable point. Near, not exact."""
