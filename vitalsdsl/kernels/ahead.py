@@ -119,6 +119,8 @@ class Ahead:
         self._marks: list[tuple[Deferred, Trail, int, int]] = []
         """Windows with their trails, and how far these had come when the block began."""
         self._count = 0
+        self._farthest = 0.0
+        """How far from 0 a point of the block before was."""
         self._poor = 0
         self._rest = 0
 
@@ -163,6 +165,8 @@ class Ahead:
         if gone_on is not None:
             return gone_on
         used = len(self.values)
+        if not self._wanted and not self._settling:  # else their windows know
+            self._farthest = max((abs(each) for each in self.values if math.isfinite(each)), default=self._farthest)
         self.values.clear()
         self._given = 0
         self._count += used
@@ -364,7 +368,7 @@ class Ahead:
         held += [(settling.window.size, settling.values) for settling in self._settling]
         low, high = _ends_of(min(held, key=lambda one: one[0])[1], value)
         pivot = self._pivot = low if low == high else low / 2 + high / 2
-        largest = max((past.farthest(pivot) for past in pasts.values()), default=high / 2 - low / 2)
+        largest = max((past.farthest(pivot) for past in pasts.values()), default=max(high / 2 - low / 2, self._farthest))
         if len(held) == 1:  # none but exponential averages, which keep no points
             pivot = self._pivot = 0.0
             largest = max(abs(low), *(smoothed.size_of_level for smoothed in self._smoothed))

@@ -23,6 +23,8 @@ class Ordered(Deferred):
 
     __slots__ = ("_asked", "_sorted")
 
+    _asked: int
+
     with_infinite = True
 
     def in_order(self) -> Sequence[float]:
@@ -37,7 +39,7 @@ class Ordered(Deferred):
 
     def clear(self) -> None:
         self._sorted = Ranked()
-        self._asked: int = -_SELDOM
+        self._asked = -_SELDOM
         """How many points had come when somebody asked last."""
 
     def add(self, step: int, value: float) -> None:

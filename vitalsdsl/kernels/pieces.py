@@ -381,7 +381,7 @@ class InSmoothed(InWindow):
 
     @property
     def told(self) -> list[str]:
-        return [f"ema__{self.stream}_{self.number}"]
+        return [*self.lines, f"ema__{self.stream}_{self.number}"]
 
     @property
     def standing(self) -> list[str]:
@@ -390,7 +390,8 @@ class InSmoothed(InWindow):
 
     def level(self) -> Piece:
         own = f"{self.stream}_{self.number}"
-        return Piece(f"ema__{own}", f"size_ema__{own}", f"off_ema__{own}", unknown=(self.young,))
+        code = self._line("level", f"nan if {self.young} else ema__{own}")
+        return Piece(code, f"size_ema__{own}", f"off_ema__{own}", unknown=(self.young,))
 
     def move(self) -> list[str]:
         """The lines that take the newest point in."""
