@@ -321,7 +321,7 @@ class Ahead:
 
     @property
     def _no_outlook(self) -> tuple[float, ...]:
-        return (0, *_NEVER * sum(len(asked.ends) for _, asked in self._wanted))
+        return (0, *_NEVER * sum(len(asked.ends) + len(asked.ends_of_shares) for _, asked in self._wanted))
 
     def _rows(self, begin: int) -> Rows:
         """The rows of the block from a point on."""

@@ -26,12 +26,13 @@ class Ordered(Deferred):
     _asked: int
 
     with_infinite = True
+    _asked: int
 
     def in_order(self) -> Sequence[float]:
         """The points, the lowest first."""
         trail = self.trail
-        since = trail.end - self._asked
-        self._asked = trail.end
+        end: int = trail.end
+        since, self._asked = end - self._asked, end
         if self.usable <= FEW or since > _SELDOM and trail.end - self._to > self.usable // _SHARE:
             return sorted(trail.values(trail.begin, trail.end))
         self.learn()

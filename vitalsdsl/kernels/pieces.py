@@ -171,10 +171,14 @@ class InWindow:
 
     @property
     def ends(self) -> list[str]:
-        """Between what its columns lie in a chunk of points to come, and the shares of its points."""
+        """Between what its columns lie in a chunk of points to come."""
+        return [end for column in self.in_rows for end in self._ends(column)]
+
+    @property
+    def ends_of_shares(self) -> list[str]:
+        """Between what the shares of its points lie there."""
         shares = [self._share, self._spare] if self.has_sums else []
-        columns = [end for column in self.in_rows for end in self._ends(column)]
-        return [*columns, *(f"{end}_{share}" for share in shares for end in ("from", "to"))]
+        return [f"{end}_{share}" for share in shares for end in ("from", "to")]
 
     def _ends(self, column: str) -> tuple[str, str]:
         return f"from_{column}__{self.stream}_{self.number}", f"to_{column}__{self.stream}_{self.number}"

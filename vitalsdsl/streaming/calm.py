@@ -54,7 +54,9 @@ class Calm:
         n, names = self.number, [stream.name for stream in self.streams]
         lines = []
         for stream in self.streams:
-            ends = [end for window in stream.windows.values() for end in window.ends]
+            windows = list(stream.windows.values())
+            ends = [end for window in windows for end in window.ends]
+            ends += [end for window in windows for end in window.ends_of_shares]
             lines.append(
                 f"{', '.join([f'more__{stream.name}', *ends])}, = outlook__{stream.name}(missing__{stream.name})"
             )
