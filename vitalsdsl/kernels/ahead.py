@@ -119,8 +119,6 @@ class Ahead:
         self._marks: list[tuple[Deferred, Trail, int, int]] = []
         """Windows with their trails, and how far these had come when the block began."""
         self._count = 0
-        self._farthest = 0.0
-        """How far from 0 a point of the block before was."""
         self._poor = 0
         self._rest = 0
 
@@ -165,8 +163,6 @@ class Ahead:
         if gone_on is not None:
             return gone_on
         used = len(self.values)
-        if not self._wanted and not self._settling:  # else their windows know
-            self._farthest = max((abs(each) for each in self.values if math.isfinite(each)), default=self._farthest)
         self.values.clear()
         self._given = 0
         self._count += used
@@ -366,9 +362,10 @@ class Ahead:
         held: list[tuple[float, Array]] = [(math.inf, np.empty(0))]
         held += [(track.window.size, track.values) for track in tracks]
         held += [(settling.window.size, settling.values) for settling in self._settling]
-        low, high = _ends_of(min(held, key=lambda one: one[0])[1], value)
-        pivot = self._pivot = low if low == high else low / 2 + high / 2
-        largest = max((past.farthest(pivot) for past in pasts.values()), default=max(high / 2 - low / 2, self._farthest))
+        newest_held = min(held, key=lambda one: one[0])[1]
+        low, high = _ends_of(newest_held, value)
+        pivot = self._pivot = low if low == high else _middle(newest_held, low, high)
+        largest = max((past.farthest(pivot) for past in pasts.values()), default=high / 2 - low / 2)
         if len(held) == 1:  # none but exponential averages, which keep no points
             pivot = self._pivot = 0.0
             largest = max(abs(low), *(smoothed.size_of_level for smoothed in self._smoothed))
@@ -453,6 +450,12 @@ class Ahead:
 def _short_stands(count: int) -> tuple[float | bool, ...]:
     """What stands of a short window with points in so many places: it is known, 1 / n, 1 / (n - 1), n."""
     return False, 1.0 / count, 1.0 / (count - 1) if count > 1 else math.nan, count
+
+
+def _middle(values: Array, low: float, high: float) -> float:
+    """About the mean of the finite ones, which lie between two numbers."""
+    mean = float(np.add.reduce(values)) / len(values) if len(values) else math.nan
+    return mean if low <= mean <= high else low / 2 + high / 2
 
 
 def _ends_of(values: Array, value: float) -> tuple[float, float]:

@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from vitalsdsl.kernels.ahead import LINES, NAMES, SUMS
 from vitalsdsl.kernels.pieces import InOrderWindow, InShortWindow, InSmoothed
 from vitalsdsl.streaming.glance import Glance, Stream
 
 
-def block(stream: Stream, glance: Glance, quiet: Sequence[str | None]) -> list[str]:
-    """Take a point, and say what the windows come to. `quiet` are the tests of the rules, in order."""
+def block(stream: Stream, glance: Glance, wake: Callable[[Sequence[str]], list[str]]) -> list[str]:
+    """Take a point, and say what the windows come to. `wake` gives the lines that have rules looked at which rest on windows
+    of some names."""
     name = stream.name
     in_order = in_order_windows(stream)
     kinds = (InOrderWindow, InSmoothed)
     by_kind = sorted(stream.windows.values(), key=lambda window: [isinstance(window, kind) for kind in reversed(kinds)])
     stands = [each for window in by_kind for each in window.standing]
     young = [window.young for window in stream.windows.values()]
-    units = [f"awake_{n}" for n, test in enumerate(quiet) if test and any(each in test for each in young)]
-    wakes = if_(f"was_young != ({', '.join(young)},)", f"{' = '.join(units)} = True") if units else []
+    looks = wake(young)
+    wakes = if_(f"was_young != ({', '.join(young)},)", *looks) if looks else []
     sums = [f"{each}__{name}" for each in (*sums_of(stream), "missing", "rows", "counts")]
     begun = ", ".join([*(f"{each}__{name}" for each in NAMES), *stands, *sums])
     short = [each for window in stream.windows.values() if isinstance(window, InShortWindow) for each in window.lists]
@@ -29,7 +30,7 @@ def block(stream: Stream, glance: Glance, quiet: Sequence[str | None]) -> list[s
             f"row is None or not floor__{name} <= {name} <= ceiling__{name}",
             *if_(
                 f"row is None or {name} - {name} == 0.0",
-                *([f"was_young = {', '.join(young)},"] if units else []),
+                *([f"was_young = {', '.join(young)},"] if looks else []),
                 f"{begun} = renew__{name}(step, {name}, stride)",
                 f"row = next(rows__{name})",
                 *(f"{each} = None" for each in short),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from vitalsdsl.streaming.followers import Onlookers, Unit
@@ -13,11 +13,12 @@ from vitalsdsl.verdicts.verdict import RuleState
 
 
 class RuleWriter:
-    """Writes them for one function. `bind` gives a value a name there."""
+    """Writes them for one function. `bind` gives a value a name there; each of the `units` is a rule."""
 
-    def __init__(self, bind: Callable[[str, Any], str], glance: Glance) -> None:
+    def __init__(self, bind: Callable[[str, Any], str], glance: Glance, units: Sequence[Unit]) -> None:
         self._bind = bind
         self._glance = glance
+        self._units = units
         self._written: set[str] = set()
         """What has a line already, of that which is worked out before it is compared."""
         self._restless: list[str] = []
@@ -61,6 +62,12 @@ class RuleWriter:
             *(f"    was_{at} = is_{at}" for at in places),
             f"    awake_{n}, still_{n} = {see}(step, time, {', '.join(f'is_{at}' for at in places)})",
         ]
+
+    def wake(self, young: Sequence[str]) -> list[str]:
+        """The lines that have all rules looked at which rest on certain windows: for one of them it is no longer too early."""
+        rest = [n for n, unit in enumerate(self._units) if unit.quiet and any(each in unit.quiet for each in young)]
+        awake, still = [f"awake_{n}" for n in rest], [f"still_{n}" for n in rest if self._units[n].said]
+        return [f"{' = '.join(names)} = {value}" for names, value in ((awake, True), (still, -1)) if names]
 
     def tell(self, n: int, onlookers: Onlookers) -> list[str]:
         """The lines of those who look at a condition that is no rule's: they are told at each step."""

@@ -126,12 +126,12 @@ class _Writer:
             [*given, *roots.others, *below_onlookers, *self._below(self._lets, ())],
             self._lets,
         )
-        rules = RuleWriter(self._bind, glance)
+        rules = RuleWriter(self._bind, glance, units)
         references = self._references(glance)
         body = [
             *self._intake(units, rules, glance),
             *references,
-            *self._given(given, units, onlookers, rules, glance),
+            *self._given(given, onlookers, rules, glance),
             *self._tests(units, rules),
             *self._close(given),
         ]
@@ -171,24 +171,23 @@ class _Writer:
 
     def _intake(self, units: Sequence[Unit], rules: RuleWriter, glance: Glance) -> list[str]:
         lines = list(self._also)
-        quiet = [unit.quiet for unit in units]
         together = {stream.name: calm for calm in self._calm for stream in calm.streams}
         for node, stream in self._streams.items():
             if not isinstance(node, nd.MetricNode):
                 continue
             calm = together.get(stream.name)
             if calm is None:
-                lines += self._taken(stream, quiet, glance)
+                lines += self._taken(stream, rules, glance)
             elif stream is calm.streams[0]:
                 lines += self._taken_calmly(calm, units, rules, glance)
         return lines
 
-    def _taken(self, stream: Stream, quiet: Sequence[str | None], glance: Glance) -> list[str]:
+    def _taken(self, stream: Stream, rules: RuleWriter, glance: Glance) -> list[str]:
         """A point goes to everything that remembers it."""
         name = stream.name
         lines = [
             f"# {stream.node.text}",
-            *(block(stream, glance, quiet) if stream.is_ahead else ()),
+            *(block(stream, glance, rules.wake) if stream.is_ahead else ()),
             *self._noted(stream),
         ]
         rule = self._guarded(stream)
@@ -218,10 +217,9 @@ class _Writer:
     def _taken_calmly(self, calm: Calm, units: Sequence[Unit], rules: RuleWriter, glance: Glance) -> list[str]:
         """The points of streams that can be calm, with the rules that look at them."""
         quick, taken = [], []
-        quiet = [unit.quiet for unit in units]
         for stream in calm.streams:
             quick += [f"keep__{stream.name}({stream.name})", *self._noted(stream)]
-            taken += self._taken(stream, quiet, glance)
+            taken += self._taken(stream, rules, glance)
         tests = [line for n in calm.units for line in rules.test(n, units[n])]
         awake = [f"awake_{n}" for n in calm.units]
         awake += [f"awake__{stream.name}" for stream in calm.streams if self._guarded(stream)]
@@ -242,12 +240,7 @@ class _Writer:
     # ---------------------------------------------------------------- what is evaluated
 
     def _given(
-        self,
-        given: Collection[nd.Node],
-        units: Sequence[Unit],
-        onlookers: Sequence[Onlookers],
-        rules: RuleWriter,
-        glance: Glance,
+        self, given: Collection[nd.Node], onlookers: Sequence[Onlookers], rules: RuleWriter, glance: Glance
     ) -> list[str]:
         """What is evaluated at each step, in order, and who looks at a condition of which it can be said what it is."""
         lines: list[str] = []
@@ -268,14 +261,14 @@ class _Writer:
                 if stream is None:
                     lines.append(f"{self._bind(f'run_{n}', node.run)}(step, time)")
                 else:
-                    lines += self._fed(n, stream, [unit.quiet for unit in units], glance)
+                    lines += self._fed(n, stream, rules, glance)
             elif node in looking:
                 lines += rules.tell(n, looking[node])
             if node in glance.leaves:
                 lines.append(self._leaf(node, glance))
         return lines
 
-    def _fed(self, n: int, stream: Stream, quiet: Sequence[str | None], glance: Glance) -> list[str]:
+    def _fed(self, n: int, stream: Stream, rules: RuleWriter, glance: Glance) -> list[str]:
         """The point of a feed, if it has one, goes to everything that remembers it. If it has none, or its first, nothing that
         was prepared stands."""
         feed, name = stream.node, stream.name
@@ -293,7 +286,7 @@ class _Writer:
                     for k, push in enumerate(feed.unknown_too)
                 ),
                 f"{own}.step, {own}.time = step, time",
-                *block(stream, glance, quiet),
+                *block(stream, glance, rules.wake),
                 *(f"{self._bind(f'push__{name}_{k}', push)}(step, time, {name})" for k, push in enumerate(others)),
                 otherwise=[
                     f"{self._bind(f'run_{n}', feed.run)}(step, time)",
