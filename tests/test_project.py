@@ -137,7 +137,7 @@ def test_a_run_is_replayed_without_pydantic_and_without_rich_where_there_is_no_t
         print([m for m in ("pydantic", "rich") if m in sys.modules])
     """
     _, changed, *_, loaded = run("-c", textwrap.dedent(code)).stdout.splitlines()
-    assert changed.startswith("step       1  green -> yellow  loss_yellow")
+    assert changed.startswith("  step       1  green -> yellow  loss_yellow")
     assert loaded == "[]"
 
 
