@@ -89,10 +89,6 @@ class Block(BlockColumns):
         """Put what a comparison is from a row on; the rows at which it is too close to call, if there are any. Raises
         NotSteady."""
         rows = slice(first, self.end)
-        said = self.decided(node, closely=True)
-        if said is not None:
-            found.put(rows, said)
-            return None
         for inner in (node.left, node.right):
             self._prepare(inner)
         taken = self._buffers.taken()

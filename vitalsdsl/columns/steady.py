@@ -41,6 +41,9 @@ MOST_OPEN = 32
 MOST_BEFORE = 1 << 18
 """Rows before a segment that its windows may reach back to."""
 
+LONGEST_PAUSE = 16
+"""Blocks for which ranges are not asked for at most."""
+
 
 class Steady:
     """The comparisons of a plan over one run that can be had in this way."""
@@ -189,6 +192,8 @@ class _Group:
         self._layout = layout
         self._buffers = buffers
         self._found = {node: Found(count, known_from) for node, known_from in comparisons.items()}
+        self._pauses: dict[op.Comparison, tuple[int, int]] = {}
+        """For how many blocks ranges are not asked for when they say nothing again, and for how many that is so now."""
 
     def found(self) -> dict[op.Comparison, Found]:
         """Raises NotSteady."""
@@ -210,8 +215,11 @@ class _Group:
                 found = self._found.get(node)
                 if found is None or found.known_from >= block.end:
                     continue
+                first = max(at, found.known_from)
                 try:
-                    rows = block.compare(node, max(at, found.known_from), found)
+                    if self._is_decided(node, found, block, first):
+                        continue
+                    rows = block.compare(node, first, found)
                 except NotSteady:
                     del self._found[node]
                     continue
@@ -229,6 +237,21 @@ class _Group:
             middle = (begin + end) // 2
             self._segment(again, begin, middle)
             self._segment(again, middle, end)
+
+    def _is_decided(self, node: op.Comparison, found: Found, block: Block, first: int) -> bool:
+        """Whether the ranges of a block's windows say what a comparison is there. To find them takes half as long as to
+        compare: where they said nothing, the next blocks are not asked for them, ever more of these."""
+        pause, left = self._pauses.get(node, (2, 0))
+        if left:
+            self._pauses[node] = pause, left - 1
+            return False
+        said = block.decided(node, closely=True)
+        if said is None:
+            self._pauses[node] = min(2 * pause, LONGEST_PAUSE), pause
+            return False
+        self._pauses.pop(node, None)
+        found.put(slice(first, block.end), said)
+        return True
 
     def _undecided(self, nodes: Sequence[op.Comparison], whole: Block) -> Iterator[op.Comparison]:
         """Without those of which the points alone say what they are in a whole segment."""
