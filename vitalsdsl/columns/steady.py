@@ -250,7 +250,7 @@ class _Group:
             self._pauses[node] = min(2 * pause, LONGEST_PAUSE), pause
             return False
         self._pauses.pop(node, None)
-        found.put(slice(first, block.end), said)
+        block.put(node, first, found, said)
         return True
 
     def _undecided(self, nodes: Sequence[op.Comparison], whole: Block) -> Iterator[op.Comparison]:
@@ -261,7 +261,7 @@ class _Group:
                 yield node
             else:
                 found = self._found[node]
-                found.put(slice(max(whole.begin, found.known_from), whole.end), said)
+                whole.put(node, max(whole.begin, found.known_from), found, said)
 
     def _span(self, name: str, begin: int, end: int) -> Span:
         points, reach, room = self._metrics[name]

@@ -52,7 +52,7 @@ class Running:
         """How many points before each are NaN; None where none is."""
         if self.least != self.least:
             missing = np.isnan(values)
-            self.missing = np.concatenate([[0], np.cumsum(missing)])
+            self.missing = np.concatenate([[0.0], np.cumsum(missing, dtype=float)])
             known = values[~missing]
             self.least, self.greatest = (float(known.min()), float(known.max())) if len(known) else (0.0, 0.0)
         if not -LARGEST <= self.least <= self.greatest <= LARGEST:
@@ -64,6 +64,16 @@ class Running:
         self.apart = max(self.greatest - self.pivot, self.pivot - self.least) * (1 + EPS)
         """How far a point lies from the pivot at most; 0 where all are equal."""
         self._extremes: dict[tuple[bool, int], Array] = {}
+        self._fewest: dict[int, int] = {}
+
+    def fewest(self, length: int) -> int:
+        """How many points that are not NaN a window has at least."""
+        if self.missing is None:
+            return length
+        if length not in self._fewest:
+            missing = self.missing[length:] - self.missing[:-length]
+            self._fewest[length] = length - int(missing.max(initial=0))
+        return self._fewest[length]
 
     @functools.cached_property
     def first(self) -> Array:
