@@ -13,6 +13,7 @@ from vitalsdsl.kernels.columns import Array
 from vitalsdsl.kernels.running import EPS, TINY, Running
 from vitalsdsl.nodes import base as nd
 from vitalsdsl.nodes import operations as op
+from vitalsdsl.ops.abs import Abs
 from vitalsdsl.ops.base import Windowed
 from vitalsdsl.ops.max import Max
 from vitalsdsl.ops.mean import Mean
@@ -124,6 +125,10 @@ class BlockColumns:
         if isinstance(node, op.Negative):
             inner = self._number(node.inputs[0])
             return Numbers(np.negative(inner.values), inner.off, inner.most)
+        if is_size(node):
+            inner = self._number(node.inputs[0])
+            out = self._buffers.take(self._count) if np.ndim(inner.values) else None
+            return Numbers(np.abs(inner.values, out=out), inner.off, inner.most)
         return self._read[self._windows[node]]
 
     def _worked_out(self, symbol: str, left: Numbers, right: Numbers) -> Numbers:
@@ -250,6 +255,11 @@ class BlockColumns:
             np.multiply(sums, sums, out=square)
             found -= square
         return found
+
+
+def is_size(node: nd.Node) -> bool:
+    """Whether a node is `abs` of another."""
+    return isinstance(node, op.Elementwise) and node.compute is Abs.value
 
 
 def off_of_spread(running: Running, n: int) -> float:

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from vitalsdsl.columns.at_rows import SYMBOLS
-from vitalsdsl.columns.block_columns import EXTREMES, HUGE, BlockColumns, Buffers, Span, Window, off_of_spread
+from vitalsdsl.columns.block_columns import EXTREMES, HUGE, BlockColumns, Buffers, Span, Window, is_size, off_of_spread
 from vitalsdsl.kernels.columns import Array
 from vitalsdsl.kernels.running import EPS, TINY
 from vitalsdsl.nodes import base as nd
@@ -157,6 +157,9 @@ class Block(BlockColumns):
         if isinstance(node, op.Negative):
             inner = self._range(node.inputs[0], closely)
             return Range(-inner.high, -inner.low)
+        if is_size(node):
+            low, high = self._range(node.inputs[0], closely)
+            return Range(max(low, -high, 0.0), max(high, -low))
         key = (node, closely)
         found = self._ranges.get(key)
         if found is None:

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
-from vitalsdsl.columns.block_columns import EXTREMES, MOMENTS, Buffers, NotSteady, Span, Window
+from vitalsdsl.columns.block_columns import EXTREMES, MOMENTS, Buffers, NotSteady, Span, Window, is_size
 from vitalsdsl.columns.blocks import Block, Found
 from vitalsdsl.columns.run_columns import RunColumns
 from vitalsdsl.ground.types import SAMPLES, STEPS
@@ -121,7 +121,7 @@ class _Layout:
             if window is None:
                 window = self.windows[node] = self._window(node)
             return frozenset([window.metric]), window.known_from
-        if isinstance(node, (op.Comparison, op.Arithmetic, op.ArithmeticChain, op.Negative)):
+        if isinstance(node, (op.Comparison, op.Arithmetic, op.ArithmeticChain, op.Negative)) or is_size(node):
             found = [self._looked_into(inner) for inner in node.inputs]
             return frozenset().union(*(names for names, _ in found)), max(known for _, known in found)
         raise NotSteady
