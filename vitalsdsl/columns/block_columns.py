@@ -13,6 +13,7 @@ from vitalsdsl.kernels.columns import Array
 from vitalsdsl.kernels.running import EPS, TINY, Running
 from vitalsdsl.nodes import base as nd
 from vitalsdsl.nodes import operations as op
+from vitalsdsl.ops.abs import Abs
 from vitalsdsl.ops.base import Windowed
 from vitalsdsl.ops.max import Max
 from vitalsdsl.ops.mean import Mean
@@ -124,6 +125,10 @@ class BlockColumns:
         if isinstance(node, op.Negative):
             inner = self._number(node.inputs[0])
             return Numbers(np.negative(inner.values), inner.off, inner.most)
+        if is_size(node):
+            inner = self._number(node.inputs[0])
+            out = self._buffers.take(self._count) if np.ndim(inner.values) else None
+            return Numbers(np.abs(inner.values, out=out), inner.off, inner.most)
         return self._read[self._windows[node]]
 
     def _worked_out(self, symbol: str, left: Numbers, right: Numbers) -> Numbers:
@@ -160,7 +165,7 @@ class BlockColumns:
                 found = out
             return Numbers(found, 0.0, running.most)
         out, size = self._buffers.take(self._count), self._sizes(window)
-        fewest = n if running.missing is None else window.function.minimum
+        fewest = max(running.fewest(n), window.function.minimum)
         if window.function in (Mean, Sum):
             sums, off, times = self._difference("first", window), running.off(n), n if window.function is Sum else 1
             if times == 1:
@@ -173,7 +178,7 @@ class BlockColumns:
             most = times * running.most
             return Numbers(out, off + 4 * EPS * most + TINY if off else 0.0, most)
         off, most = off_of_spread(running, n) / (fewest * (fewest - 1)), (2 * running.apart) ** 2
-        np.multiply(self._spread(window), 1 / (size * (size - 1)), out=out)
+        np.multiply(self._spread(window), self._share(window), out=out)
         np.maximum(out, 0.0, out=out)
         if window.function is Std:
             if off:
@@ -195,13 +200,36 @@ class BlockColumns:
 
     def _sizes(self, window: Window) -> Any:
         """How many points there are in each window; NaN where there are too few."""
-        missing, n, lo = self._spans[window.metric].running.missing, window.length, self._lowest(window)
-        if missing is None:
+        running, n = self._spans[window.metric].running, window.length
+        if running.missing is None:
             return float(n)
-        skip, size = self._skipped(window), np.full(self._count, np.nan)
-        counts = n - (missing[lo + skip + n : lo + n + self._count] - missing[lo + skip : lo + self._count])
-        size[skip:] = np.where(counts >= window.function.minimum, counts, np.nan)
-        return size
+        key, minimum = (window.metric, n, "sizes"), window.function.minimum
+        found = self._sums.get(key)
+        if found is None:
+            found = self._sums[key] = self._buffers.take(self._count)
+            lo, skip = self._lowest(window), self._skipped(window)
+            ends, begins = (
+                running.missing[lo + skip + n : lo + n + self._count],
+                running.missing[lo + skip : lo + self._count],
+            )
+            found[:skip] = np.nan
+            np.subtract(begins, ends, out=found[skip:])
+            found[skip:] += n
+        return found if running.fewest(n) >= minimum else np.where(found >= minimum, found, np.nan)
+
+    def _share(self, window: Window) -> Any:
+        """What the variance is of what `_spread` has."""
+        size = self._sizes(window)
+        if not np.ndim(size):
+            return 1 / (size * (size - 1))
+        key = (window.metric, window.length, "share")
+        found = self._sums.get(key)
+        if found is None:
+            found = self._sums[key] = self._buffers.take(self._count)
+            np.subtract(size, 1.0, out=found)
+            found *= size
+            np.divide(1.0, found, out=found)
+        return found
 
     def _difference(self, power: str, window: Window) -> Array:
         """The sum of each window: what runs up to its end less what runs up to its begin."""
@@ -227,6 +255,11 @@ class BlockColumns:
             np.multiply(sums, sums, out=square)
             found -= square
         return found
+
+
+def is_size(node: nd.Node) -> bool:
+    """Whether a node is `abs` of another."""
+    return isinstance(node, op.Elementwise) and node.compute is Abs.value
 
 
 def off_of_spread(running: Running, n: int) -> float:

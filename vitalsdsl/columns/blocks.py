@@ -7,12 +7,13 @@ out: first by what the points themselves are, then by what the windows' sums com
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from vitalsdsl.columns.at_rows import SYMBOLS
-from vitalsdsl.columns.block_columns import EXTREMES, HUGE, BlockColumns, Buffers, Span, Window, off_of_spread
+from vitalsdsl.columns.block_columns import EXTREMES, HUGE, BlockColumns, Buffers, Span, Window, is_size, off_of_spread
 from vitalsdsl.kernels.columns import Array
 from vitalsdsl.kernels.running import EPS, TINY
 from vitalsdsl.nodes import base as nd
@@ -89,10 +90,6 @@ class Block(BlockColumns):
         """Put what a comparison is from a row on; the rows at which it is too close to call, if there are any. Raises
         NotSteady."""
         rows = slice(first, self.end)
-        said = self.decided(node, closely=True)
-        if said is not None:
-            found.put(rows, said)
-            return None
         for inner in (node.left, node.right):
             self._prepare(inner)
         taken = self._buffers.taken()
@@ -103,10 +100,39 @@ class Block(BlockColumns):
         close = _put(node.symbol, gap, (left.off + right.off) * (1 + 4 * EPS), found.true[rows], missing)
         return None if close is None else close + first
 
+    def put(self, node: op.Comparison, first: int, found: Found, value: bool) -> None:
+        """Put what has been decided of a comparison, from a row on: it is so wherever it is known."""
+        rows = slice(first, self.end)
+        found.put(rows, value)
+        if self._is_whole:
+            return
+        for name in self._metrics_below(node):
+            span = self._spans[name]
+            if span.running.missing is not None:
+                blank = np.isnan(span.running.values[first - span.base : self.end - span.base])
+                found.unknown[rows] |= blank
+                if value:
+                    found.true[rows] &= ~blank
+
+    def _metrics_below(self, node: nd.Node) -> Iterator[str]:
+        """The metrics whose newest points a node compares."""
+        if isinstance(node, nd.MetricNode):
+            yield node.name
+        elif node not in self._windows:
+            for inner in node.inputs:
+                yield from self._metrics_below(inner)
+
+    def _windows_are_known(self, node: nd.Node) -> bool:
+        """Whether all windows below a node have as many points as it takes, NaN or not."""
+        window = self._windows.get(node)
+        if window is not None:
+            return self._spans[window.metric].running.fewest(window.length) >= window.function.minimum
+        return all(self._windows_are_known(inner) for inner in node.inputs)
+
     def decided(self, node: op.Comparison, closely: bool) -> bool | None:
         """What a comparison is at all rows, if that can be seen from the ranges of its sides: of the points that there are,
         or, closely, of what its windows come to."""
-        if not self._is_whole:
+        if not self._is_whole and not self._windows_are_known(node):
             return None
         left, right = self._range(node.left, closely), self._range(node.right, closely)
         apart = left.high < right.low or left.low > right.high
@@ -131,6 +157,9 @@ class Block(BlockColumns):
         if isinstance(node, op.Negative):
             inner = self._range(node.inputs[0], closely)
             return Range(-inner.high, -inner.low)
+        if is_size(node):
+            low, high = self._range(node.inputs[0], closely)
+            return Range(max(low, -high, 0.0), max(high, -low))
         key = (node, closely)
         found = self._ranges.get(key)
         if found is None:
@@ -171,7 +200,8 @@ class Block(BlockColumns):
         if not closely:
             return Range(span.running.least, span.running.greatest)
         points = span.running.values[max(0, self.begin + 1 - reach - span.base) : self.end - span.base]
-        return Range(float(points.min()), float(points.max()))
+        least, most = (np.minimum, np.maximum) if span.running.missing is None else (np.fmin, np.fmax)
+        return Range(float(least.reduce(points)), float(most.reduce(points)))
 
     def _range_of_window(self, window: Window, closely: bool) -> Range:
         span, n, function = self._spans[window.metric], window.length, window.function
@@ -179,21 +209,31 @@ class Block(BlockColumns):
         if function in EXTREMES:
             return self._range_of_points(span, n, closely)
         apart, pivot = running.apart, running.pivot
+        fewest = max(running.fewest(n), function.minimum)
+        if function in (Mean, Sum):
+            if not apart:
+                mean = Range(pivot, pivot)
+            elif not closely:
+                mean = Range(running.least, running.greatest)
+            else:
+                sums = self._range_of("first", window).widened(running.off(n))
+                mean = Range(min(sums.low / fewest, sums.low / n), max(sums.high / fewest, sums.high / n))
+                mean = Range(mean.low + pivot, mean.high + pivot)
+            found = (
+                mean
+                if function is Mean
+                else Range(min(fewest * mean.low, n * mean.low), max(fewest * mean.high, n * mean.high))
+            )
+            return found.widened(8 * EPS * (n if function is Sum else 1) * running.most)
         if not apart:
-            mean, spread = Range(pivot, pivot), Range(0.0, 0.0)
+            spread = Range(0.0, 0.0)
         elif not closely:
-            mean, spread = Range(running.least, running.greatest), Range(0.0, 4 * apart * apart * (1 + 1e-9))
-        elif function in (Mean, Sum):
-            sums, off = self._range_of("first", window), running.off(n)
-            mean = Range((sums.low - off) / n + pivot, (sums.high + off) / n + pivot)
+            spread = Range(0.0, 4 * apart * apart * (1 + 1e-9))
         else:
             low, high = self._range_of("spread", window).widened(off_of_spread(running, n))
-            spread = Range(low / (n * (n - 1)), high / (n * (n - 1)))
-        if function in (Mean, Sum):
-            times = n if function is Sum else 1
-            return Range(times * mean.low, times * mean.high).widened(8 * EPS * times * running.most)
+            spread = Range(max(low, 0.0) / (n * (n - 1)), max(high, 0.0) / (fewest * (fewest - 1)))
         if function is Std:
-            spread = Range(math.sqrt(max(spread.low, 0.0)), math.sqrt(max(spread.high, 0.0)))
+            spread = Range(math.sqrt(spread.low), math.sqrt(spread.high))
         return Range(spread.low * (1 - 8 * EPS) - TINY, spread.high * (1 + 8 * EPS) + TINY)
 
     def _range_of(self, kind: str, window: Window) -> Range:

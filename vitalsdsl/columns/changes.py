@@ -226,12 +226,16 @@ class Changes:
 
     def _said(self, root: Clause | ClearWhen, asks_all: bool = False) -> Said | None:
         """What a condition is at its evaluations; None where it never holds, unless that is asked for as well."""
-        if isinstance(root, Clause) and not asks_all and not len(self._screen.may_hold(root)):
+        self._screen.settle(self._columns.references(root))
+        is_soon_known = self._columns.is_soon_known(root.condition)
+        if isinstance(root, Clause) and not asks_all and not is_soon_known and not len(self._screen.may_hold(root)):
             return None
         self._screen.settle(self._columns.references(root))
         possible = self._columns.condition(root.condition)
         if not possible.is_certain:
             raise CannotSay("a condition is too close to call")
+        if is_soon_known and not asks_all and not np.any(possible.true):
+            return None
         rows, count = self._columns.evaluations(root), self._columns.count
         true, unknown = (np.broadcast_to(part, (count,)) for part in (possible.true, possible.unknown))
         return Said(rows, true, ~unknown) if len(rows) == count else Said(rows, true[rows], ~unknown[rows])

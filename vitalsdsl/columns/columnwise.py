@@ -168,6 +168,10 @@ class Columnwise(BoundedColumns):
 
     # ---------------------------------------------------------------- bounds
 
+    def is_soon_known(self, node: nd.Node) -> bool:
+        """Whether what a condition is takes no longer to find than what it can be."""
+        return node in self._memo(node) or isinstance(node, op.Comparison) and self._steady.said(node) is not None
+
     def may_be(self, node: nd.Node) -> Possible:
         """What a condition can be at each closed step, as far as that is soon known: much of it may be open. Raises
         CannotSay."""

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
-from vitalsdsl.columns.block_columns import EXTREMES, MOMENTS, Buffers, NotSteady, Span, Window
+from vitalsdsl.columns.block_columns import EXTREMES, MOMENTS, Buffers, NotSteady, Span, Window, is_size
 from vitalsdsl.columns.blocks import Block, Found
 from vitalsdsl.columns.run_columns import RunColumns
 from vitalsdsl.ground.types import SAMPLES, STEPS
@@ -40,6 +40,9 @@ MOST_OPEN = 32
 
 MOST_BEFORE = 1 << 18
 """Rows before a segment that its windows may reach back to."""
+
+LONGEST_PAUSE = 16
+"""Blocks for which ranges are not asked for at most."""
 
 
 class Steady:
@@ -118,7 +121,7 @@ class _Layout:
             if window is None:
                 window = self.windows[node] = self._window(node)
             return frozenset([window.metric]), window.known_from
-        if isinstance(node, (op.Comparison, op.Arithmetic, op.ArithmeticChain, op.Negative)):
+        if isinstance(node, (op.Comparison, op.Arithmetic, op.ArithmeticChain, op.Negative)) or is_size(node):
             found = [self._looked_into(inner) for inner in node.inputs]
             return frozenset().union(*(names for names, _ in found)), max(known for _, known in found)
         raise NotSteady
@@ -189,6 +192,8 @@ class _Group:
         self._layout = layout
         self._buffers = buffers
         self._found = {node: Found(count, known_from) for node, known_from in comparisons.items()}
+        self._pauses: dict[op.Comparison, tuple[int, int]] = {}
+        """For how many blocks ranges are not asked for when they say nothing again, and for how many that is so now."""
 
     def found(self) -> dict[op.Comparison, Found]:
         """Raises NotSteady."""
@@ -210,8 +215,11 @@ class _Group:
                 found = self._found.get(node)
                 if found is None or found.known_from >= block.end:
                     continue
+                first = max(at, found.known_from)
                 try:
-                    rows = block.compare(node, max(at, found.known_from), found)
+                    if self._is_decided(node, found, block, first):
+                        continue
+                    rows = block.compare(node, first, found)
                 except NotSteady:
                     del self._found[node]
                     continue
@@ -230,6 +238,21 @@ class _Group:
             self._segment(again, begin, middle)
             self._segment(again, middle, end)
 
+    def _is_decided(self, node: op.Comparison, found: Found, block: Block, first: int) -> bool:
+        """Whether the ranges of a block's windows say what a comparison is there. To find them takes half as long as to
+        compare: where they said nothing, the next blocks are not asked for them, ever more of these."""
+        pause, left = self._pauses.get(node, (2, 0))
+        if left:
+            self._pauses[node] = pause, left - 1
+            return False
+        said = block.decided(node, closely=True)
+        if said is None:
+            self._pauses[node] = min(2 * pause, LONGEST_PAUSE), pause
+            return False
+        self._pauses.pop(node, None)
+        block.put(node, first, found, said)
+        return True
+
     def _undecided(self, nodes: Sequence[op.Comparison], whole: Block) -> Iterator[op.Comparison]:
         """Without those of which the points alone say what they are in a whole segment."""
         for node in nodes:
@@ -238,7 +261,7 @@ class _Group:
                 yield node
             else:
                 found = self._found[node]
-                found.put(slice(max(whole.begin, found.known_from), whole.end), said)
+                whole.put(node, max(whole.begin, found.known_from), found, said)
 
     def _span(self, name: str, begin: int, end: int) -> Span:
         points, reach, room = self._metrics[name]

@@ -6,6 +6,7 @@ last digit; or it says by how much it may be off (`slack`, in x's own unit), and
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass
 from typing import Any
 
@@ -27,6 +28,12 @@ class Rows:
 
     def __len__(self) -> int:
         return len(self.steps)
+
+    @functools.cached_property
+    def gaps(self) -> tuple[int, int]:
+        """Steps from one to the next, at least and at most; 1 of a single one."""
+        gaps = np.diff(self.steps)
+        return (int(gaps.min()), int(gaps.max())) if len(gaps) else (1, 1)
 
 
 @dataclass(frozen=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -52,7 +53,7 @@ class Running:
         """How many points before each are NaN; None where none is."""
         if self.least != self.least:
             missing = np.isnan(values)
-            self.missing = np.concatenate([[0], np.cumsum(missing)])
+            self.missing = np.concatenate([[0.0], np.cumsum(missing, dtype=float)])
             known = values[~missing]
             self.least, self.greatest = (float(known.min()), float(known.max())) if len(known) else (0.0, 0.0)
         if not -LARGEST <= self.least <= self.greatest <= LARGEST:
@@ -60,10 +61,33 @@ class Running:
         self.most = max(-self.least, self.greatest)
         """How large a point is at most."""
         sample = sorted(x for x in values[:: max(1, len(values) // 9)].tolist() if x == x)
-        self.pivot = sample[len(sample) // 2] if sample else 0.0
+        self.is_exact = self._are_whole(sample)
+        """Whether no sum is ever rounded, as of counts and of marks: then windows are often equal, and it is seen."""
+        self.pivot = sample[len(sample) // 2] if sample and not self.is_exact else 0.0
         self.apart = max(self.greatest - self.pivot, self.pivot - self.least) * (1 + EPS)
         """How far a point lies from the pivot at most; 0 where all are equal."""
         self._extremes: dict[tuple[bool, int], Array] = {}
+        self._fewest: dict[int, int] = {}
+
+    def _are_whole(self, sample: Sequence[float]) -> bool:
+        """Whether all points are whole numbers, so small that those up to the sum of their squares are floats."""
+        if self.most**2 * len(self.values) >= 2.0**53 or not all(x.is_integer() for x in sample):
+            return False
+        whole = np.rint(self.values, out=self._room.take("whole", len(self.values)))
+        return bool(
+            (whole == self.values).all()
+            if self.missing is None
+            else (whole == self.values).sum() + self.missing[-1] == len(whole)
+        )
+
+    def fewest(self, length: int) -> int:
+        """How many points that are not NaN a window has at least."""
+        if self.missing is None:
+            return length
+        if length not in self._fewest:
+            missing = self.missing[length:] - self.missing[:-length]
+            self._fewest[length] = length - int(missing.max(initial=0))
+        return self._fewest[length]
 
     @functools.cached_property
     def first(self) -> Array:
@@ -90,14 +114,14 @@ class Running:
 
     def off(self, length: int) -> float:
         """By how much a window's sum may be off."""
-        if not self.apart:
+        if not self.apart or self.is_exact:
             return 0.0
         largest = math.sqrt(len(self.values) * float(self.second[-1])) * (1 + 1e-6)  # by Cauchy's inequality
         return EPS * ((length / _LANE + 4) * largest + (_LANE / 2 + 1) * (length + 4 * _LANE) * self.apart)
 
     def off_squares(self, length: int) -> float:
         """By how much a window's sum of squares may be off."""
-        if not self.apart:
+        if not self.apart or self.is_exact:
             return 0.0
         largest = float(self.second[-1])
         own = min(largest, (length + 4 * _LANE) * self.apart**2)

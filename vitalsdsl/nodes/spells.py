@@ -13,6 +13,8 @@ from vitalsdsl.ground.types import SAMPLES, STEPS, TIME, Extent
 from vitalsdsl.kernels.columns import Array, Rows
 from vitalsdsl.nodes.holding import Span
 
+_MEASURED = (SAMPLES, STEPS, TIME)
+
 
 @dataclass(frozen=True)
 class Spells:
@@ -56,10 +58,9 @@ def _reached(span: Span, true: Array, where: Array, at: Rows) -> Array:
     """Whether the stretch of true evaluations that ends at each place is as long as the span asks."""
     if span.n:
         return _often(span, true)
-    begins, ends = stretches(true)
-    firsts, which = _long_enough(span.extents, begins, ends, where, at)
+    long = _Long([extent for extent in span.extents if extent.unit in _MEASURED], true, where, at)
     reached = np.zeros(len(true), bool)
-    for first, end in zip(firsts.tolist(), ends[which].tolist()):
+    for first, end in zip(long.firsts.tolist(), long.ends.tolist()):
         reached[first:end] = True
     return reached
 
@@ -71,8 +72,22 @@ def _often(span: Span, true: Array) -> Array:
     return often
 
 
+class _Long:
+    """The stretches of true evaluations that are long enough from somewhere on: most are not. `begins` are their first
+    places, `ends` those after their last, `firsts` those from which on they are."""
+
+    def __init__(self, extents: Sequence[Extent], true: Array, where: Array, at: Rows) -> None:
+        least, is_enough = _least_places(extents, where, at)
+        self.begins, self.ends = stretches(true, least)
+        if is_enough:
+            self.firsts = self.begins + (least - 1)
+        else:
+            self.firsts, which = _long_enough(extents, self.begins, self.ends, where, at)
+            self.begins, self.ends = self.begins[which], self.ends[which]
+
+
 def _long_enough(extents: Sequence[Extent], begins: Array, ends: Array, where: Array, at: Rows) -> tuple[Array, Array]:
-    """Of the stretches that are long enough from where on they are, and which these are: most are not."""
+    """Of the stretches that are long enough from where on they are, and which these are."""
     firsts, which = begins, np.arange(len(begins))
     for extent in extents:
         if extent.unit == SAMPLES:
@@ -102,11 +117,46 @@ def _first_beyond(size: float, begins: Array, ends: Array, where: Array, now: Ar
     return low
 
 
-def stretches(true: Array) -> tuple[Array, Array]:
-    """The stretches of true evaluations: their first places, and those after their last."""
-    edges = np.concatenate([[0], np.nonzero(true[1:] != true[:-1])[0] + 1, [len(true)]])
-    first = 0 if len(true) and true[0] else 1
-    return edges[first:-1:2], edges[first + 1 :: 2]
+def stretches(true: Array, least: int = 1) -> tuple[Array, Array]:
+    """The stretches of so many true evaluations at least: their first places, and those after their last."""
+    if least > len(true):
+        return np.arange(0), np.arange(0)
+    lasting = _lasting(true, least)
+    edges = np.concatenate([[0], np.nonzero(lasting[1:] != lasting[:-1])[0] + 1, [len(lasting)]])
+    first = 0 if len(lasting) and lasting[0] else 1
+    return edges[first:-1:2], edges[first + 1 :: 2] + (least - 1)
+
+
+def _lasting(true: Array, count: int) -> Array:
+    """Whether all of so many places are true that begin at each: of 1, 2, 4, … in a row, of which two cover it."""
+    width = 1
+    while 2 * width <= count:
+        true, width = true[width:] & true[:-width], 2 * width
+    rest = count - width
+    return true[rest:] & true[: len(true) - rest] if rest else true
+
+
+def _least_places(extents: Sequence[Extent], where: Array, at: Rows) -> tuple[int, bool]:
+    """So many evaluations at least are in a stretch that is long enough, and whether each with so many is."""
+    least, is_enough = 1, True
+    for extent in extents:
+        if extent.unit == SAMPLES:
+            least = max(least, math.ceil(extent.size))
+        elif extent.unit == STEPS:
+            shortest, longest = _gaps(where, at)
+            least = max(least, math.ceil((extent.size - 1) / longest) + 1)
+            is_enough = is_enough and shortest == longest
+        else:
+            is_enough = False
+    return least, is_enough
+
+
+def _gaps(where: Array, at: Rows) -> tuple[int, int]:
+    """Bounds of the steps from one evaluation to the next."""
+    if not len(where) or int(where[-1] - where[0]) == len(where) - 1:
+        return at.gaps
+    gaps = np.diff(at.steps[where])
+    return int(gaps.min()), int(gaps.max())
 
 
 def _kept(edges: Array, apart: Extent, rows: Array, at: Rows) -> Array:
@@ -123,20 +173,21 @@ def _kept(edges: Array, apart: Extent, rows: Array, at: Rows) -> Array:
 
 
 class Reached:
-    """Where a condition has been true for its span, from whatever row on it is counted.
+    """Where a condition has been true for its span, from whatever row on it is counted: in stretches of true evaluations,
+    of which only those are looked at that may be long enough.
 
     `rows` are its known evaluations, `true` what it is at them; at those of which `counts` is false it is not asked.
     """
 
     def __init__(self, span: Span, rows: Array, true: Array, at: Rows, counts: Array | None = None) -> None:
-        if any(extent.unit not in (SAMPLES, STEPS, TIME) for extent in span.extents):
+        if any(extent.unit not in _MEASURED for extent in span.extents):
             raise ValueError("a span by the run's counters")
         self._span = span
         self._rows = rows
         self._true = true
         self._at = at
         self._counted = None if counts is None else np.nonzero(counts)[0]
-        self._begins, self._ends = stretches(true)
+        self._long = _Long(span.extents, true, rows, at)
 
     @property
     def is_plain(self) -> bool:
@@ -145,22 +196,19 @@ class Reached:
 
     def anew(self) -> tuple[Array, Array]:
         """Of a plain one the first row of each stretch at which it is reached, and the stretch's first row."""
-        firsts, which = self._long
-        return self._rows[firsts], self._rows[self._begins[which]]
+        return self._rows[self._long.firsts], self._rows[self._long.begins]
 
     @functools.cached_property
-    def _long(self) -> tuple[Array, Array]:
-        """Of the stretches in which it is reached, counted from their own beginning, the first place at which it is, and
-        which these are."""
-        return self._asked(*_long_enough(self._span.extents, self._begins, self._ends, self._rows, self._at))
+    def _firsts(self) -> Array:
+        """The first places at which it is reached and asked, of all stretches of which there is one."""
+        firsts, is_within = self._asked(self._long.firsts, self._long.ends)
+        return firsts[is_within]
 
-    def _asked(self, firsts: Array, which: Array) -> tuple[Array, Array]:
-        """The first places from these on at which it is asked, in as many of the stretches as have one."""
-        if self._counted is None:
-            return firsts, which
-        firsts = np.append(self._counted, len(self._rows))[np.searchsorted(self._counted, firsts)]
-        is_within = firsts < self._ends[which]
-        return firsts[is_within], which[is_within]
+    def _asked(self, places: Array, ends: Array) -> tuple[Array, Array]:
+        """The first places from these on at which it is asked, and whether they come before the stretches' ends."""
+        if self._counted is not None:
+            places = np.append(self._counted, len(self._rows))[np.searchsorted(self._counted, places)]
+        return places, places < ends
 
     @functools.cached_property
     def _often(self) -> Array:
@@ -177,22 +225,23 @@ class Reached:
     def onset(self, row: int, after: int) -> int:
         """The row at which the stretch of true evaluations begins that goes on at a row, counted likewise."""
         place, counted = int(np.searchsorted(self._rows, row)), int(np.searchsorted(self._rows, after, side="right"))
-        stretch = int(np.searchsorted(self._ends, place, side="right"))
-        return int(self._rows[max(int(self._begins[stretch]), counted)])
+        stretch = int(np.searchsorted(self._long.ends, place, side="right"))
+        return int(self._rows[max(int(self._long.begins[stretch]), counted)])
 
     def _first_long(self, place: int, counted: int) -> int:
         """The first place from one on in a stretch that is as long there as the extents ask; -1 for none."""
-        stretch = int(np.searchsorted(self._ends, place, side="right"))
-        if stretch == len(self._ends):
+        long = self._long
+        stretch = int(np.searchsorted(long.ends, place, side="right"))
+        if stretch == len(long.ends):
             return -1
         # What is forgotten can only be of the stretch that goes on there.
-        begin, end = self._begins[stretch : stretch + 1], self._ends[stretch : stretch + 1]
-        firsts, which = _long_enough(self._span.extents, np.maximum(begin, counted), end, self._rows, self._at)
-        firsts, _ = self._asked(np.maximum(firsts, place), which + stretch)
-        if not len(firsts):
-            firsts, which = self._long
-            firsts = firsts[np.searchsorted(which, stretch, side="right") :]
-        return int(firsts[0]) if len(firsts) else -1
+        begin, end = long.begins[stretch : stretch + 1], long.ends[stretch : stretch + 1]
+        firsts, _ = _long_enough(self._span.extents, np.maximum(begin, counted), end, self._rows, self._at)
+        places, is_within = self._asked(np.maximum(firsts, place), end)
+        if len(places) and is_within[0]:
+            return int(places[0])
+        places = self._firsts[np.searchsorted(self._firsts, end[0]) :]
+        return int(places[0]) if len(places) else -1
 
     def _first_often(self, place: int, counted: int) -> int:
         """The first place from one on at which k of the last n evaluations are true; -1 for none."""
