@@ -80,6 +80,10 @@ class Quick:
             self._current = layout
         return layout
 
+    def expect(self, names: Collection[str]) -> None:
+        """Steps with these names, in this order, are worth a function from the first one on."""
+        self._names, self._times = tuple(names), AFTER
+
     def step(self, layout: Layout, step: int, time: float, values: Mapping[str, float]) -> list[RuleState] | None:
         """Take a step in; the rules of which the level has to be looked at, None where nothing happened."""
         is_stale, layout.is_stale = layout.is_stale, False
