@@ -4,7 +4,9 @@ near as they say."""
 from __future__ import annotations
 
 import ast
+import contextlib
 import inspect
+import itertools
 import json
 import math
 import random
@@ -13,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from cases import policy_of
 from click.testing import CliRunner
 from same_verdicts import case
 
@@ -407,3 +410,69 @@ def test_a_step_with_only_a_clear_condition_to_look_at_says_the_same() -> None:
         events.append(Row(step, {**x, "y": chance.random()}))
     assert go(one, events) == go(other, events) != []
     assert len(one.code) == 2
+
+
+def test_a_stream_that_is_given_many_steps_at_once_says_the_same_and_keeps_nothing_of_it(small: None) -> None:
+    written = 0
+    for seed in range(20):
+        loaded, events = case(seed)
+        forward = next((at for at, event in enumerate(events) if isinstance(event, Rewind)), len(events))
+        events, dice = events[:forward], random.Random(seed)
+        plain, stream = (Stream(loaded.policy, keep_rows=False, quick=False) for _ in range(2))
+        wanted = [json.dumps(t.as_dict()) for event in events for t in go_on(plain, event)]
+        told: list[Any] = []
+        while events:
+            count = dice.choice((1, 7, 60, 200))
+            with stream.many(list(events[0].values)) if count > 7 else contextlib.nullcontext():
+                told += [json.dumps(t.as_dict()) for event in events[:count] for t in go_on(stream, event)]
+                written += bool(stream.code)
+            assert not stream.code
+            del events[:count]
+        assert told == wanted, f"seed {seed}"
+        one, other = stream.save()["state"], plain.save()["state"]
+        for part in ("clock", "closed", "seen", "bound", "metrics", "rules", "guards"):
+            assert json.dumps(one[part]) == json.dumps(other[part]), f"seed {seed}: {part}"
+    assert written > 5
+
+
+@pytest.mark.code_fails
+def test_where_code_for_many_steps_fails_a_stream_that_keeps_no_rows_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    policy = policy_of("when mean(x, 20 steps) > 1.2 for 3 steps -> yellow")
+    values = [{"x": 1.0 + (step % 60 > 40)} for step in range(400)]
+    plain, stream = (Stream(policy, keep_rows=False, quick=False) for _ in range(2))
+    wanted = [t.id for step, each in enumerate(values) for t in plain.push(each, step)]
+    told = [t.id for step, each in enumerate(values[:100]) for t in stream.push(each, step)]
+    step_of, failing = quick.Quick.step, itertools.count()
+
+    def fails(self: quick.Quick, layout: Any, step: int, *rest: Any) -> Any:
+        if step == 277 and not next(failing):
+            step_of(self, layout, step, *rest)
+            raise ZeroDivisionError("as if it were wrong")
+        return step_of(self, layout, step, *rest)
+
+    monkeypatch.setattr(quick.Quick, "step", fails)
+    with stream.many(["x"]):
+        told += [t.id for step, each in enumerate(values[100:], start=100) for t in stream.push(each, step)]
+    assert told == wanted and next(failing) == 1
+
+
+def test_a_trail_that_is_saved_says_where_its_points_are_on_its_ring() -> None:
+    """A window that takes infinities in has points of its own from the first one on; an earlier version saved all."""
+    text = "when max(x, 30 steps) > 3 or min(x, 9 samples) < 0.1 -> yellow\nwhen mean(x, 50 steps) > 1.2 -> red"
+    policy, dice = policy_of(text), random.Random(0)
+    whole = Stream(policy, quick=False)
+    for step in range(1, 400, 2):
+        value = math.inf if dice.random() < 0.01 else math.nan if dice.random() < 0.02 else dice.random() + 0.7
+        whole.push({"x": value}, step + (step > 300))
+        if step % 40 == 1:
+            saved = json.loads(json.dumps(whole.save()))
+            again, older = Stream(policy, quick=False), Stream(policy, quick=False)
+            again.load(saved)
+            assert json.loads(json.dumps(again.save())) == saved
+            del saved["state"]["points"]
+            for state, kernel in zip(saved["state"]["kernels"], whole.plan.graph.states):
+                state[2] = [list(point) for point in kernel.trail]
+            older.load(saved)
+            assert [list(kernel.trail) for kernel in older.plan.graph.states] == [
+                list(kernel.trail) for kernel in whole.plan.graph.states
+            ]

@@ -13,15 +13,16 @@ from feeding import ScriptedRun, ScriptedTarget
 from same_verdicts import Events, case
 from test_batch import at_random
 
-from vitalsdsl.columns import run_columns
+from vitalsdsl.columns import batch, run_columns
 from vitalsdsl.columns.batch import Batch
 from vitalsdsl.ground.errors import TrackerError
 from vitalsdsl.ground.points import Rewind, Row
 from vitalsdsl.nodes.table import Table
 from vitalsdsl.policies.policy import LoadedPolicy, load
+from vitalsdsl.streaming.quick import Quick
 from vitalsdsl.streaming.stream import Stream
 from vitalsdsl.verdicts.verdict import Transition
-from vitalsdsl.watching import beginning, watcher
+from vitalsdsl.watching import beginning, watched, watcher
 from vitalsdsl.watching.beginning import Together
 from vitalsdsl.watching.watched import Reading, Watched
 from vitalsdsl.watching.watcher import Assignment, Shows, Watcher
@@ -96,6 +97,22 @@ def test_a_long_run_of_which_little_may_be_kept_stands_as_well(monkeypatch: pyte
         assert broken(loaded, rows, forward) == []
 
 
+def test_a_reference_of_what_columns_do_not_know_to_the_last_digit_stands_as_well(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    text = """nonfinite off
+    rule a { when loss > 1.3 * usual(mean(loss, 20 steps), 60 samples) for 2 steps -> yellow }
+    rule b { when std(loss, 9 steps) > usual(std(loss, 9 steps), 50 steps) + 3 * noise(std(loss, 9 steps), 50 steps) -> red }
+    """
+    loaded, dice, stood = load("p", text=text), random.Random(3), []
+    rows: Events = [Row(s, {"loss": 1.0 + 0.1 * dice.gauss(0, 1) + (s % 150 > 140)}, 1e6 + s) for s in range(700)]
+    put_after = batch.put_after
+    monkeypatch.setattr(batch, "put_after", lambda *given: stood.append(put_after(*given)) or stood[-1])
+    for cut in (100, 345, 449, 680):
+        assert broken(loaded, rows, cut) == []
+    assert stood and all(stood)
+
+
 # -------------------------------------------------------------------- a watcher
 
 
@@ -145,6 +162,7 @@ def test_a_watcher_that_comes_late_and_comes_back_says_what_a_stream_says(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int
 ) -> None:
     monkeypatch.setattr(watcher, "SETTLE", 0.0)
+    monkeypatch.setattr(watched, "AT_ONCE", 15 if seed % 2 else 10**6)  # rows of a look for which code is written
     monkeypatch.setattr(beginning, "MOST", 300 if seed % 3 == 0 else 10**6)  # numbers, so that some runs are too long
     loaded, rows, dice = load("p", text=RULES), awkward(seed), random.Random(seed)
     run = ScriptedRun("run", rows, at_a_time=dice.randint(20, 90))
@@ -165,7 +183,8 @@ def test_what_is_judged_together_is_no_less_than_what_is_far_behind(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     tables: list[int] = []
-    caught_up = Together.caught_up
+    written: list[tuple[str, ...]] = []
+    caught_up, expect = Together.caught_up, Quick.expect
 
     def counted(self: Together, policy: LoadedPolicy, table: Table, make: Any) -> Any:
         tables.append(len(table))
@@ -173,11 +192,16 @@ def test_what_is_judged_together_is_no_less_than_what_is_far_behind(
 
     monkeypatch.setattr(watcher, "SETTLE", 0.0)
     monkeypatch.setattr(Together, "caught_up", counted)
+    monkeypatch.setattr(Quick, "expect", lambda self, names: written.append(tuple(names)) or expect(self, names))
     rows: Events = [Row(step, {"loss": 1.0}, 1000.0 + step) for step in range(3000)]
     p, run = load("p", text=RULES), ScriptedRun("run", rows, at_a_time=400)
     run.go_on(2500)
     watched_run(tmp_path, run, p)
     assert tables == [2499]  # the newest step stays open
+    assert not written
+    run.go_on(480)
+    watched_run(tmp_path, run, p)  # from its bookmark on: a look with 400 rows, and one with 80
+    assert tables == [2499] and written == [("loss",)]
     run.go_on()
     watched_run(tmp_path, run, p)
     short = ScriptedRun("short", rows[:300], shown=300, at_a_time=400)

@@ -85,7 +85,7 @@ def _put_state(state: State, own: State, screen: Screen) -> None:
         raise CannotSay("a memory that nothing reads")
     screen.settle(columns.references(node))
     if isinstance(state, Accepted):
-        _put_reference(state, own, screen)
+        _put_reference(state, own, node.streams[0], screen)
         return
     if isinstance(own, Window) and not isinstance(own, Pairs):
         for stream in node.streams:
@@ -154,23 +154,22 @@ def _put_window(own: Window, points: Points, stream: nd.Node, columns: Columnwis
     own.first = axis[0].item()
 
 
-def _put_reference(state: Accepted, own: State, screen: Screen) -> None:
+def _put_reference(state: Accepted, own: State, stream: nd.Node, screen: Screen) -> None:
     assert isinstance(own, Accepted)
     columns = screen.columns
     rows = columns.rows
     offered, let_in = columns.reference_points(state), columns.let_in_points(state)
-    if np.any(offered.slack):
-        raise CannotSay("a number that is not known to the last digit")
     axis = (rows.times if state.unit == TIME else rows.steps)[offered.rows]
     placed = axis == axis
     accepted = placed & np.isfinite(let_in.values)
-    at, values = offered.rows[accepted], offered.values[accepted]
+    at = offered.rows[accepted]
     begin = 0
     if len(at) and state.unit == SAMPLES:
         begin = max(0, len(at) - int(state.size))
     elif len(at):
         begin = int(np.searchsorted(axis[accepted], axis[accepted][-1] - state.size, side="right"))
-    for step, time, value in zip(*_told(rows, at[begin:]), values[begin:].tolist()):
+    values = _exactly(offered, np.nonzero(accepted)[0][begin:], stream, columns)
+    for step, time, value in zip(*_told(rows, at[begin:]), values.tolist()):
         own.push(step, time, value)
         own.decide(accept=True)
     if placed.any():

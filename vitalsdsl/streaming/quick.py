@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 import traceback
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import import_module
 from typing import TYPE_CHECKING
@@ -79,6 +79,10 @@ class Quick:
             self.stand_aside()
             self._current = layout
         return layout
+
+    def expect(self, names: Collection[str]) -> None:
+        """Steps with these names, in this order, are worth a function from the first one on."""
+        self._times[tuple(names)] = AFTER
 
     def step(self, layout: Layout, step: int, time: float, values: Mapping[str, float]) -> list[RuleState] | None:
         """Take a step in; the rules of which the level has to be looked at, None where nothing happened."""

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import math
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any
 
 from vitalsdsl.ground.errors import StateError
@@ -154,6 +155,26 @@ class Stream:
                 self._open.add(name, value, step, time)
             else:
                 self._late.append((name, value, step, time))
+
+    @contextlib.contextmanager
+    def many(self, names: Collection[str]) -> Iterator[None]:
+        """While it is given many steps at once, most of them with these names: generated code takes them in where the stream
+        has none, and is given back after. What comes of it is the same."""
+        if self._is_quick or self.closed is None:
+            yield
+            return
+        self._is_quick, self._quick = True, Quick(self.plan)
+        self._history = self._history or History(keep_all=False)
+        self._history.begin_at(Snapshot(self.closed, self._state(to_keep=True)))
+        if self._seen.keys() >= set(names):
+            self._quick.expect(names)
+        try:
+            yield
+        finally:
+            self._stand_aside()
+            self._is_quick, self._quick = False, None
+            if not self._keep_rows:
+                self._history = None
 
     def close(self) -> list[Transition]:
         """Close the open step: everything is evaluated here, never in between."""
