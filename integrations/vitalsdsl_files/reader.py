@@ -12,18 +12,15 @@ from contextlib import ExitStack, closing
 from dataclasses import dataclass, replace
 from itertools import chain, islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from vitalsdsl.ground.errors import MissingExtraError, SourceError, UsageError
 from vitalsdsl.ground.points import Rewind, Row, RunInfo
 from vitalsdsl.runs.sources import Recording, apart
-from vitalsdsl_files.format import LAST_RESORT, BinaryFormat, Format, Reading, together
+from vitalsdsl_files.format import LAST_RESORT, BinaryFormat, Format, Pieces, Reading, together
 from vitalsdsl_files.opening import HEAD, Joined, Log, encoding_of, head_of, pieces_of, start_of, text_of, unreadable
 from vitalsdsl_files.registry import known
 from vitalsdsl_files.segments import MODES, GoingBack, Part, Track, parts_of
-
-if TYPE_CHECKING:
-    from vitalsdsl.nodes.table import Piece
 
 HELD = 1_000_000
 """How many values of a log are held in memory, so that it is read but once."""
@@ -49,10 +46,6 @@ class _Wish:
     def mode(self, reading: Reading) -> str:
         """What a step that goes back is taken for in this log."""
         return "ignore" if self.on_decrease == "auto" and not reading.infers else self.on_decrease
-
-
-Pieces = Iterator["Piece | Sequence[Row | Rewind]"]
-"""Events, many at once."""
 
 
 @dataclass(frozen=True)
@@ -295,9 +288,7 @@ def _events(found: Format | BinaryFormat, log: Log, reading: Reading) -> Generat
         raise unreadable(log.name, problem) from problem
 
 
-def _pieces(
-    found: Format | BinaryFormat, log: Log, reading: Reading
-) -> Generator[Piece | Sequence[Row | Rewind], None, None]:
+def _pieces(found: Format | BinaryFormat, log: Log, reading: Reading) -> Pieces:
     if isinstance(found, BinaryFormat):
         yield from together(_events(found, log, reading))
         return

@@ -17,6 +17,7 @@ from click.testing import CliRunner
 from vitalsdsl_files import read
 from vitalsdsl_files.format import Format, Reading
 from vitalsdsl_files.formats.jsonl import JsonLines
+from vitalsdsl_files.formats.nanogpt import FORMAT as NANOGPT
 from vitalsdsl_files.formats.table import Table as CommaSeparated
 from vitalsdsl_files.in_columns import follow, rows_in
 from vitalsdsl_files.segments import Track
@@ -161,9 +162,25 @@ def test_a_long_canonical_log_that_goes_back_is_noted_once(tmp_path: Path, monke
     assert long.late_notes == ["the step goes back from 2999 to 2950: its rows are passed on as they are"]
 
 
+@pytest.mark.parametrize("seed", range(20))
+def test_a_table_in_pieces_has_the_rows_of_its_lines(seed: int) -> None:
+    chance = random.Random(seed)
+    names = ["step", *chance.sample(KEYS[:7], 3)]
+    text = ",".join(names) + "\n"
+    for step in range(5_000):
+        cells = [
+            chance.choice(("1.5", "7", "", *TEXTS)) if chance.random() < seed / 500 else repr(chance.random())
+            for _ in "abc"
+        ]
+        text += ",".join([str(step), *cells]) + "\n"
+    row_by_row, in_columns = both(CommaSeparated(), text)
+    assert in_columns == row_by_row
+
+
 def test_a_format_without_columns_of_its_own_is_had_in_pieces_all_the_same() -> None:
-    row_by_row, in_pieces = both(CommaSeparated(), "step,loss\n" + "".join(f"{s},{s / 7}\n" for s in range(5_000)))
-    assert in_pieces == row_by_row
+    text = "".join(f"iter {s}: loss {s / 7:.4f}, time 80.50ms, mfu 12.50%\n" for s in range(5_000))
+    row_by_row, in_pieces = both(NANOGPT, text)
+    assert in_pieces == row_by_row and "5.0" in str(row_by_row[0])
 
 
 POLICY = """

@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import importlib
-from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, TextIO
+from collections.abc import Iterator, Mapping
+from typing import TextIO
 
 from pydantic_core import from_json
 
 from vitalsdsl.ground.points import Rewind, Row
-from vitalsdsl_files.format import Format, Reading
+from vitalsdsl_files.format import Format, Pieces, Reading
 from vitalsdsl_files.json_text import parse
 from vitalsdsl_files.lines import Tally, blocks_of, line_of, lines_of
-from vitalsdsl_files.rows import flat, stepped, whole
-
-if TYPE_CHECKING:
-    from vitalsdsl.nodes.table import Piece
+from vitalsdsl_files.rows import flat, in_pieces, stepped, whole
 
 _LOOKED_AT = 20
 _LONG = 32 * 1024
@@ -44,12 +40,8 @@ class JsonLines(Format):
     def read(self, stream: TextIO, reading: Reading) -> Iterator[Row | Rewind]:
         return stepped(rows_of(stream, reading), reading, canonical=True)
 
-    def pieces(self, stream: TextIO, reading: Reading) -> Iterator[Piece | Sequence[Row | Rewind]]:
-        in_columns = importlib.import_module("vitalsdsl_files.in_columns")  # and NumPy with it
-        found: Iterator[Piece | Sequence[Row | Rewind]] = in_columns.in_pieces(
-            _chunks(stream, reading), reading, canonical=True
-        )
-        return found
+    def pieces(self, stream: TextIO, reading: Reading) -> Pieces:
+        return in_pieces(_chunks(stream, reading), reading, canonical=True)
 
 
 def rows_of(stream: TextIO, reading: Reading) -> Iterator[Mapping[str, object] | Rewind]:
