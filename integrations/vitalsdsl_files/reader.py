@@ -12,7 +12,7 @@ from contextlib import ExitStack, closing
 from dataclasses import dataclass, replace
 from itertools import chain, islice
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from vitalsdsl.ground.errors import MissingExtraError, SourceError, UsageError
 from vitalsdsl.ground.points import Rewind, Row, RunInfo
@@ -22,8 +22,14 @@ from vitalsdsl_files.opening import HEAD, Joined, Log, encoding_of, head_of, pie
 from vitalsdsl_files.registry import known
 from vitalsdsl_files.segments import MODES, GoingBack, Part, Track, parts_of
 
+if TYPE_CHECKING:
+    from vitalsdsl.nodes.table import Piece
+
 HELD = 1_000_000
 """How many values of a log are held in memory, so that it is read but once."""
+
+SHORT = 100_000
+"""How many values a log may have to be read row by row, without NumPy, which takes as long to load."""
 
 _PLAIN = "utf-8-sig"
 _STATE = "trainer_state.json"
@@ -219,24 +225,30 @@ def _candidates(log: Log, head: str, formats: Iterable[Format]) -> Iterator[Form
 
 def _runs(found: Format | BinaryFormat, log: Log, wish: _Wish, notes: Iterable[str]) -> list[Recording]:
     """The runs in a log: held if it is small, else read again when their events are wanted."""
-    reading = Reading(log.name, wish.step_key)
-    reading.notes.extend(notes)
-    track = Track()
-    held: list[Row | Rewind] = []
-    room = HELD
+    reading = Reading(log.name, wish.step_key, notes=list(notes))
+    track, held, room = Track(), list[Row | Rewind](), min(SHORT, HELD)
     with closing(_events(found, log, reading)) as events:
         for event in events:
             track.add(event)
             held.append(event)
-            room -= 1 if isinstance(event, Rewind) else 1 + len(event.values)
+            room -= _size(event)
             if room < 0:
                 break
-    if room < 0:
-        held = []
-        if wish.mode(reading) == "ignore":
-            return [_as_it_comes(reading, lambda again: _pieces(found, log, again))]
-        track, reading = Track(), Reading(log.name, wish.step_key, notes=list(notes))
-        _in_columns().follow(track, _pieces(found, log, reading))
+    if room < 0:  # it is no short one: begun anew, many rows at once
+        reading = Reading(log.name, wish.step_key, notes=list(notes))
+        track, held, room = Track(), [], HELD
+        with closing(_pieces(found, log, reading)) as pieces:
+            for piece in pieces:
+                _in_columns().follow(track, [piece])
+                if room < 0:
+                    continue
+                rows = list(_in_columns().rows_in([piece]))
+                held += rows
+                room -= sum(map(_size, rows))
+                if room < 0:
+                    held = []
+                    if wish.mode(reading) == "ignore":
+                        return [_as_it_comes(reading, lambda again: _pieces(found, log, again))]
     if not track.rows:
         raise SourceError(f"`{log.name}` has no rows")
     if track.rows > max(FEW_ROWS, len(set(track.kinds))) and min(track.steps) == max(track.steps):
@@ -246,6 +258,10 @@ def _runs(found: Format | BinaryFormat, log: Log, wish: _Wish, notes: Iterable[s
         _recording(at, part, reading, _part_events(found, log, part, held if room >= 0 else None, wish))
         for at, part in enumerate(parts)
     ]
+
+
+def _size(event: Row | Rewind) -> int:
+    return 1 if isinstance(event, Rewind) else 1 + len(event.values)
 
 
 def _recording(at: int, part: Part, reading: Reading, events: Iterable[Row | Rewind]) -> Recording:
@@ -288,7 +304,9 @@ def _events(found: Format | BinaryFormat, log: Log, reading: Reading) -> Generat
         raise unreadable(log.name, problem) from problem
 
 
-def _pieces(found: Format | BinaryFormat, log: Log, reading: Reading) -> Pieces:
+def _pieces(
+    found: Format | BinaryFormat, log: Log, reading: Reading
+) -> Generator[Piece | Sequence[Row | Rewind], None, None]:
     if isinstance(found, BinaryFormat):
         yield from together(_events(found, log, reading))
         return
