@@ -66,7 +66,7 @@ class _Anew:
 
 @dataclass(frozen=True)
 class _AnewInPieces(_Anew):
-    """Those of a long log, which are read many at once: `vitalsdsl.nodes.table.InPieces`."""
+    """Those of a long log, which come many at once: `vitalsdsl.nodes.table.InPieces`."""
 
     together: Callable[[], Pieces]
 
@@ -234,30 +234,25 @@ def _runs(found: Format | BinaryFormat, log: Log, wish: _Wish, notes: Iterable[s
             room -= _size(event)
             if room < 0:
                 break
+    kept: Sequence[Row | Rewind] | None = held
     if room < 0:  # it is no short one: begun anew, many rows at once
         reading = Reading(log.name, wish.step_key, notes=list(notes))
-        track, held, room = Track(), [], HELD
-        with closing(_pieces(found, log, reading)) as pieces:
-            for piece in pieces:
+        track, pieces, room = Track(), list["Piece | Sequence[Row | Rewind]"](), HELD
+        with closing(_pieces(found, log, reading)) as coming:
+            for piece in coming:
                 _in_columns().follow(track, [piece])
-                if room < 0:
-                    continue
-                rows = list(_in_columns().rows_in([piece]))
-                held += rows
-                room -= sum(map(_size, rows))
-                if room < 0:
-                    held = []
-                    if wish.mode(reading) == "ignore":
-                        return [_as_it_comes(reading, lambda again: _pieces(found, log, again))]
+                room -= _in_columns().size_of(piece)
+                if room >= 0:
+                    pieces.append(piece)
+                elif wish.mode(reading) == "ignore":
+                    return [_as_it_comes(reading, lambda again: _pieces(found, log, again))]
+        kept = _in_columns().Held(pieces) if room >= 0 else None
     if not track.rows:
         raise SourceError(f"`{log.name}` has no rows")
     if track.rows > max(FEW_ROWS, len(set(track.kinds))) and min(track.steps) == max(track.steps):
         reading.notes.append(f"all {track.rows:,} rows are at step {track.steps[0]}, and count as one")
     parts = parts_of(track, wish.mode(reading))
-    return [
-        _recording(at, part, reading, _part_events(found, log, part, held if room >= 0 else None, wish))
-        for at, part in enumerate(parts)
-    ]
+    return [_recording(at, part, reading, _part_events(found, log, part, kept, wish)) for at, part in enumerate(parts)]
 
 
 def _size(event: Row | Rewind) -> int:
@@ -270,10 +265,10 @@ def _recording(at: int, part: Part, reading: Reading, events: Iterable[Row | Rew
 
 
 def _part_events(
-    found: Format | BinaryFormat, log: Log, part: Part, held: list[Row | Rewind] | None, wish: _Wish
+    found: Format | BinaryFormat, log: Log, part: Part, held: Sequence[Row | Rewind] | None, wish: _Wish
 ) -> Iterable[Row | Rewind]:
     if held is not None:
-        return tuple(_within(part, iter(held)))
+        return tuple(_within(part, iter(held))) if isinstance(held, list) or not part.is_all else held
 
     def pieces() -> Pieces:
         return _pieces(found, log, Reading(log.name, wish.step_key))

@@ -6,7 +6,7 @@ import io
 import json
 import math
 import random
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import chain
 from pathlib import Path
 
@@ -26,6 +26,7 @@ from vitalsdsl.cli.app import vitals
 from vitalsdsl.ground.errors import SourceError
 from vitalsdsl.ground.points import Rewind, Row
 from vitalsdsl.nodes.table import InPieces, Piece, Table
+from vitalsdsl.runs.sources import Recording
 
 NUMBERS = (2.5, 3, -0.0, 1e-300, 10**400, 2**60, float("nan"), float("inf"), True)
 TEXTS = ("1e-4", "74.89%", "NaN", "high", "", "inf", "1_0", " 7 ", "val", "train")
@@ -141,6 +142,28 @@ def test_a_long_log_is_had_in_pieces_and_is_the_same_as_a_short_one(
     table, other = Table.of(long.events), Table.of(held.events)
     assert table is not None and other is not None
     assert repr([*map(as_it_is, table.events())]) == repr([*map(as_it_is, other.events())])
+
+
+@pytest.mark.parametrize("key", ["step", "_step"])
+@pytest.mark.parametrize("back", [None, 2_950])
+def test_a_log_that_is_not_short_is_held_in_columns_and_is_the_same(
+    key: str, back: int | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = logged(tmp_path, key, back)
+    [short] = read(place)
+    monkeypatch.setattr(vitalsdsl_files.reader, "SHORT", 500)
+    [held] = read(place)
+    assert isinstance(short.events, tuple) and isinstance(held.events, Sequence)
+    assert isinstance(held.events, InPieces) is (key == "step" or back is None)
+    assert held.info == short.info
+    assert len(held.events) == len(short.events)
+    assert list(held.events) == list(short.events) and held.events[2_500] == short.events[2_500]
+    assert repr(list(map(as_it_is, table_rows(held)))) == repr(list(map(as_it_is, table_rows(short))))
+
+
+def table_rows(recording: Recording) -> list[Row]:
+    table = Table.of(recording.events)
+    return [] if table is None else list(table.events())
 
 
 def test_a_long_log_that_goes_back_is_gone_through_row_by_row(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
