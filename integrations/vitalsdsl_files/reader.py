@@ -29,7 +29,7 @@ HELD = 1_000_000
 """How many values of a log are held in memory, so that it is read but once."""
 
 SHORT = 100_000
-"""How many values a log may have to be read row by row, without NumPy, which takes as long to load."""
+"""How many values a log may have to be read row by row, without NumPy and pydantic, which take as long to load."""
 
 _PLAIN = "utf-8-sig"
 _STATE = "trainer_state.json"
