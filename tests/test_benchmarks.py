@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.benchmarks import medians, page, peers, runs, starts, steps, taps
+from tests.benchmarks import medians, page, peers, real_calls, runs, starts, steps, taps, whole_way
 from tests.benchmarks.__main__ import RACES
 from tests.benchmarks.contest import Contender, Contest, Outcome, outcomes, race_runs, race_steps
 from tests.benchmarks.growth import Curve
@@ -59,6 +59,16 @@ def test_commands_and_taps_are_measured_beside_their_limits():
     assert " us a call " in page.told(told) and " ms a start " in page.told(started)
 
 
+def test_the_whole_way_is_measured_beside_its_limits():
+    replayed = whole_way.race_replays(12_000, 1)
+    assert [one.name for one in replayed.outcomes] == [one.name for one in whole_way.REPLAYS]
+    assert 0 < replayed.outcomes[-1].ratio < replayed.outcomes[-2].ratio < 1
+    done = whole_way.race_dispatches(1, 50)
+    assert [one.name for one in done.outcomes] == [one.name for one in whole_way.DISPATCHES]
+    assert done.outcomes[1].ratio < 1  # with nothing to do it does less
+    assert " ms a MB " in page.told(replayed)
+
+
 def test_ratios_are_taken_round_by_round():
     pair = (Contender("ours", runs.ours), Contender("theirs", runs.ours))
     ours, theirs = outcomes(pair, {"ours": [1.0, 2.0, 4.0], "theirs": [3.0, 4.0, 20.0]})
@@ -79,6 +89,7 @@ def test_the_page_has_what_the_command_writes():
     lists = {
         "steps": steps.STEPS, "runs": runs.RUNS, "incidents": runs.RUNS, "medians": medians.STEPS,
         "medians-at-once": medians.RUNS, "rtamt": peers.RTAMT, "expr-tracker": peers.EXPR_TRACKER, "taps": taps.TAPS,
+        "real-calls": real_calls.REAL, "replays": whole_way.REPLAYS, "dispatches": whole_way.DISPATCHES,
         "starts": starts.STARTS,
     }  # fmt: skip
     assert lists.keys() == RACES.keys()

@@ -7,12 +7,17 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
-from typing import TYPE_CHECKING, BinaryIO, ClassVar, TextIO
+from typing import TYPE_CHECKING, BinaryIO, ClassVar, TextIO, TypeVar
 
 from vitalsdsl.ground.points import Rewind, Row
 
 if TYPE_CHECKING:
     from vitalsdsl.nodes.table import Piece
+
+Item = TypeVar("Item")
+
+Pieces = Iterator["Piece | Sequence[Row | Rewind]"]
+"""Rows and rewinds, many at once."""
 
 LAST_RESORT = -10
 
@@ -58,14 +63,14 @@ class Format(ABC):
     def read(self, stream: TextIO, reading: Reading) -> Iterator[Row | Rewind]:
         """The rows and rewinds of a log, in its order. Raises SourceError where it cannot be read."""
 
-    def pieces(self, stream: TextIO, reading: Reading) -> Iterator[Piece | Sequence[Row | Rewind]]:
+    def pieces(self, stream: TextIO, reading: Reading) -> Pieces:
         """The same, many at once: as columns, where that is quicker, or as they are. It is asked for of long logs."""
         return together(self.read(stream, reading))
 
 
-def together(events: Iterator[Row | Rewind]) -> Iterator[Sequence[Row | Rewind]]:
-    """Events as they are, many at once."""
-    return iter(lambda: list(islice(events, _TOGETHER)), [])
+def together(items: Iterator[Item]) -> Iterator[list[Item]]:
+    """Rows, or what else comes one by one, many at once."""
+    return iter(lambda: list(islice(items, _TOGETHER)), [])
 
 
 class BinaryFormat(ABC):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain
-from typing import cast
+from typing import Any, cast
 
 import numpy as np
 
@@ -13,21 +13,26 @@ from vitalsdsl.ground.points import Rewind, Row, number
 from vitalsdsl.kernels.columns import Array
 from vitalsdsl.nodes.table import AT_ONCE, Piece, alike, in_lists
 from vitalsdsl_files.counting import counted
-from vitalsdsl_files.format import Reading
-from vitalsdsl_files.rows import LARGEST, ROLE_KEYS, TIME_KEYS, LoggedRow, Stepping, flat, role_of, without_percent
+from vitalsdsl_files.format import Pieces, Reading
+from vitalsdsl_files.rows import (
+    LARGEST,
+    ROLE_KEYS,
+    TIME_KEYS,
+    Chunk,
+    LoggedRow,
+    Stepping,
+    flat,
+    role_of,
+    without_percent,
+)
 from vitalsdsl_files.segments import Track, kind_of
-
-Chunk = Sequence["dict[str, object] | Rewind"]
-"""Rows as they stand in a log, one after another, not flat yet."""
 
 _NUMBERS = {float, int}
 _NESTED = {dict, list}
 _Column = tuple[str, "Array | None", Array]
 
 
-def in_pieces(
-    chunks: Iterator[Chunk], reading: Reading, canonical: bool = False
-) -> Iterator[Piece | Sequence[Row | Rewind]]:
+def in_pieces(chunks: Iterator[Chunk], reading: Reading, canonical: bool = False) -> Pieces:
     """The rows of a log as `rows.stepped` has them, chunk by chunk. Raises SourceError where they have no step."""
     current: Iterator[dict[str, object] | Rewind] = iter(())
 
@@ -50,9 +55,36 @@ def in_pieces(
     stepping.finish()
 
 
+class Held(Sequence["Row | Rewind"]):
+    """The events of a log that is held in memory, as columns: an eighth of what its rows would take. `nodes.table.InPieces`,
+    too."""
+
+    def __init__(self, pieces: Sequence[Piece | Sequence[Row | Rewind]]) -> None:
+        self._pieces = pieces
+
+    def __len__(self) -> int:
+        return sum(map(len, self._pieces))
+
+    def __iter__(self) -> Iterator[Row | Rewind]:
+        return rows_in(self._pieces)
+
+    def __getitem__(self, place: Any) -> Any:
+        return list(self)[place]
+
+    def pieces(self) -> Pieces:
+        return iter(self._pieces)
+
+
 def rows_in(pieces: Iterable[Piece | Sequence[Row | Rewind]]) -> Iterator[Row | Rewind]:
     """The events themselves, one by one."""
     return chain.from_iterable(piece.rows() if isinstance(piece, Piece) else piece for piece in pieces)
+
+
+def size_of(piece: Piece | Sequence[Row | Rewind]) -> int:
+    """How many values are in it, with a step for each row."""
+    if isinstance(piece, Piece):
+        return len(piece) + sum(len(values) for _, _, values in piece.columns)
+    return sum(1 if isinstance(event, Rewind) else 1 + len(event.values) for event in piece)
 
 
 def follow(track: Track, pieces: Iterable[Piece | Sequence[Row | Rewind]]) -> None:
@@ -122,22 +154,24 @@ def _has_role(rows: Sequence[Mapping[str, object]], logged: Mapping[str, object]
 def _steps(column: Sequence[object] | None) -> Array | None:
     """Steps; None where not all of them are plain whole numbers."""
     kinds = set(map(type, column or ()))
-    if column is None or not (kinds == {int} or kinds == {float}):
+    if column is None or len(kinds) != 1:
         return None
-    try:
-        found = np.array(column, np.int64 if kinds == {int} else float)
-    except OverflowError:
-        return None
-    if not (np.abs(found) <= LARGEST).all() or (kinds == {float} and (found != np.floor(found)).any()):
-        return None
-    return found.astype(np.int64)
+    if kinds == {int}:
+        try:
+            steps = np.array(column, np.int64)
+        except OverflowError:
+            return None
+        return steps if (np.abs(steps) <= LARGEST).all() else None
+    found = _floats(column, kinds)
+    is_whole = found is not None and (np.abs(found) <= LARGEST).all() and (found == np.floor(found)).all()
+    return found.astype(np.int64) if found is not None and is_whole else None
 
 
 def _times(logged: Mapping[str, Sequence[object]], count: int) -> Array | None:
     """The wall time of each row, NaN where none has one; None where some have and some have not."""
     for name in TIME_KEYS:
         column = logged.get(name, ())
-        found = _floats(column) if column and set(map(type, column)) <= _NUMBERS else None
+        found = _floats(column, set(map(type, column)))
         if found is None:
             listed = [x for x in map(number, column) if x is not None and math.isfinite(x)]
             if not listed:
@@ -150,18 +184,22 @@ def _times(logged: Mapping[str, Sequence[object]], count: int) -> Array | None:
 def _numbers(column: Sequence[object], kinds: set[type]) -> tuple[Array | None, Array]:
     """Which entries of a column are numbers (None for all), and these, as `rows.row_of` has them. `kinds` are those of
     all the columns together."""
-    if kinds <= _NUMBERS or set(map(type, column)) <= _NUMBERS:
-        found = _floats(column)
-        if found is not None:
-            return None, found
+    found = _floats(column, kinds if kinds <= _NUMBERS else set(map(type, column)))
+    if found is not None:
+        return None, found
     listed = [number(without_percent(value)) for value in column]
     which = [place for place, one in enumerate(listed) if one is not None]
     numbers = np.array([listed[place] for place in which], float)
     return (None if len(which) == len(listed) else np.array(which, np.int64)), numbers
 
 
-def _floats(column: Sequence[object]) -> Array | None:
+def _floats(column: Sequence[object], kinds: set[type]) -> Array | None:
+    """A column of numbers, or of texts that are numbers; None where one of them is none."""
     try:
-        return np.fromiter(cast("Sequence[float]", column), float, len(column))
-    except OverflowError:  # a whole number that is too large for a float is infinite
-        return None
+        if kinds <= _NUMBERS:
+            return np.fromiter(cast("Sequence[float]", column), float, len(column)) if column else None
+        if kinds == {str} and "_" not in "".join(cast("Sequence[str]", column)):  # which Python reads within numbers
+            return np.array(list(map(float, cast("Sequence[str]", column))))
+    except (OverflowError, ValueError):  # a whole number that is too large for a float is infinite
+        pass
+    return None

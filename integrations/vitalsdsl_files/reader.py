@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from vitalsdsl.ground.errors import MissingExtraError, SourceError, UsageError
 from vitalsdsl.ground.points import Rewind, Row, RunInfo
 from vitalsdsl.runs.sources import Recording, apart
-from vitalsdsl_files.format import LAST_RESORT, BinaryFormat, Format, Reading, together
+from vitalsdsl_files.format import LAST_RESORT, BinaryFormat, Format, Pieces, Reading, together
 from vitalsdsl_files.opening import HEAD, Joined, Log, encoding_of, head_of, pieces_of, start_of, text_of, unreadable
 from vitalsdsl_files.registry import known
 from vitalsdsl_files.segments import MODES, GoingBack, Part, Track, parts_of
@@ -27,6 +27,9 @@ if TYPE_CHECKING:
 
 HELD = 1_000_000
 """How many values of a log are held in memory, so that it is read but once."""
+
+SHORT = 100_000
+"""How many values a log may have to be read row by row, without NumPy and pydantic, which take as long to load."""
 
 _PLAIN = "utf-8-sig"
 _STATE = "trainer_state.json"
@@ -51,10 +54,6 @@ class _Wish:
         return "ignore" if self.on_decrease == "auto" and not reading.infers else self.on_decrease
 
 
-Pieces = Iterator["Piece | Sequence[Row | Rewind]"]
-"""Events, many at once."""
-
-
 @dataclass(frozen=True)
 class _Anew:
     """Events that are read anew each time they are gone through."""
@@ -67,7 +66,7 @@ class _Anew:
 
 @dataclass(frozen=True)
 class _AnewInPieces(_Anew):
-    """Those of a long log, which are read many at once: `vitalsdsl.nodes.table.InPieces`."""
+    """Those of a long log, which come many at once: `vitalsdsl.nodes.table.InPieces`."""
 
     together: Callable[[], Pieces]
 
@@ -226,33 +225,38 @@ def _candidates(log: Log, head: str, formats: Iterable[Format]) -> Iterator[Form
 
 def _runs(found: Format | BinaryFormat, log: Log, wish: _Wish, notes: Iterable[str]) -> list[Recording]:
     """The runs in a log: held if it is small, else read again when their events are wanted."""
-    reading = Reading(log.name, wish.step_key)
-    reading.notes.extend(notes)
-    track = Track()
-    held: list[Row | Rewind] = []
-    room = HELD
+    reading = Reading(log.name, wish.step_key, notes=list(notes))
+    track, held, room = Track(), list[Row | Rewind](), min(SHORT, HELD)
     with closing(_events(found, log, reading)) as events:
         for event in events:
             track.add(event)
             held.append(event)
-            room -= 1 if isinstance(event, Rewind) else 1 + len(event.values)
+            room -= _size(event)
             if room < 0:
                 break
-    if room < 0:
-        held = []
-        if wish.mode(reading) == "ignore":
-            return [_as_it_comes(reading, lambda again: _pieces(found, log, again))]
-        track, reading = Track(), Reading(log.name, wish.step_key, notes=list(notes))
-        _in_columns().follow(track, _pieces(found, log, reading))
+    kept: Sequence[Row | Rewind] | None = held
+    if room < 0:  # it is no short one: begun anew, many rows at once
+        reading = Reading(log.name, wish.step_key, notes=list(notes))
+        track, pieces, room = Track(), list["Piece | Sequence[Row | Rewind]"](), HELD
+        with closing(_pieces(found, log, reading)) as coming:
+            for piece in coming:
+                _in_columns().follow(track, [piece])
+                room -= _in_columns().size_of(piece)
+                if room >= 0:
+                    pieces.append(piece)
+                elif wish.mode(reading) == "ignore":
+                    return [_as_it_comes(reading, lambda again: _pieces(found, log, again))]
+        kept = _in_columns().Held(pieces) if room >= 0 else None
     if not track.rows:
         raise SourceError(f"`{log.name}` has no rows")
     if track.rows > max(FEW_ROWS, len(set(track.kinds))) and min(track.steps) == max(track.steps):
         reading.notes.append(f"all {track.rows:,} rows are at step {track.steps[0]}, and count as one")
     parts = parts_of(track, wish.mode(reading))
-    return [
-        _recording(at, part, reading, _part_events(found, log, part, held if room >= 0 else None, wish))
-        for at, part in enumerate(parts)
-    ]
+    return [_recording(at, part, reading, _part_events(found, log, part, kept, wish)) for at, part in enumerate(parts)]
+
+
+def _size(event: Row | Rewind) -> int:
+    return 1 if isinstance(event, Rewind) else 1 + len(event.values)
 
 
 def _recording(at: int, part: Part, reading: Reading, events: Iterable[Row | Rewind]) -> Recording:
@@ -261,10 +265,10 @@ def _recording(at: int, part: Part, reading: Reading, events: Iterable[Row | Rew
 
 
 def _part_events(
-    found: Format | BinaryFormat, log: Log, part: Part, held: list[Row | Rewind] | None, wish: _Wish
+    found: Format | BinaryFormat, log: Log, part: Part, held: Sequence[Row | Rewind] | None, wish: _Wish
 ) -> Iterable[Row | Rewind]:
     if held is not None:
-        return tuple(_within(part, iter(held)))
+        return tuple(_within(part, iter(held))) if isinstance(held, list) or not part.is_all else held
 
     def pieces() -> Pieces:
         return _pieces(found, log, Reading(log.name, wish.step_key))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import math
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -10,7 +11,7 @@ from itertools import chain, islice
 from vitalsdsl.ground.errors import SourceError
 from vitalsdsl.ground.points import Rewind, Row, number, planned_steps
 from vitalsdsl_files.counting import COUNTED, are_of_a_training, counted
-from vitalsdsl_files.format import Reading
+from vitalsdsl_files.format import Pieces, Reading
 
 STEP_KEYS = (
     "step",
@@ -39,6 +40,9 @@ SAMPLE = 200
 
 LoggedRow = Mapping[str, object]
 """What a row of a log holds, by name."""
+
+Chunk = Sequence["dict[str, object] | Rewind"]
+"""Rows as they stand in a log, one after another, not flat yet."""
 
 LARGEST = 2**53
 """Beyond this not every whole number is a float."""
@@ -211,6 +215,13 @@ def stepped(rows: Iterable[LoggedRow | Rewind], reading: Reading, canonical: boo
         if found is not None:
             yield found
     stepping.finish()
+
+
+def in_pieces(chunks: Iterator[Chunk], reading: Reading, canonical: bool = False) -> Pieces:
+    """The same of rows that come many at once, and not flat yet: see `vitalsdsl_files.in_columns`."""
+    # NumPy comes with it, and a short log is read without.
+    found: Pieces = importlib.import_module("vitalsdsl_files.in_columns").in_pieces(chunks, reading, canonical)
+    return found
 
 
 def role_of(row: LoggedRow) -> str | None:

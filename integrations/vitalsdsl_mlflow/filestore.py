@@ -93,6 +93,11 @@ class FileStore:
                 found += self._points(run_id, key, mark.get(key, 0), end)
         return found, upto
 
+    def history(self, run_id: str) -> list[LoggedPoint]:
+        """All points of a run by time, step, metric and value, each once."""
+        found, _ = self.fresh(run_id, {})
+        return [point.point() for point in sorted(set(map(placed, found)))]
+
     def close(self) -> None:
         self._sorted.clear()
 

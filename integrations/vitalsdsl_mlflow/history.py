@@ -6,14 +6,16 @@ from dataclasses import replace
 from pathlib import Path
 
 from vitalsdsl.ground.claims import is_there
-from vitalsdsl.ground.errors import SourceError, TrackerError, UsageError
+from vitalsdsl.ground.errors import RunGone, SourceError, TrackerError, UsageError
 from vitalsdsl.ground.points import Rewind, Row
 from vitalsdsl.runs.sources import Recording
 from vitalsdsl.watching.feeds import Wanted
 from vitalsdsl_mlflow.address import EXPERIMENTS, place_of
+from vitalsdsl_mlflow.events import Events
+from vitalsdsl_mlflow.filestore import FileStore
 from vitalsdsl_mlflow.folders import recognises, runs_in
 from vitalsdsl_mlflow.remote import RunFeed
-from vitalsdsl_mlflow.stores import Store
+from vitalsdsl_mlflow.stores import Snapshot, Store
 from vitalsdsl_mlflow.targets import run_of, store_of
 
 
@@ -42,7 +44,7 @@ def _read_folder(place: Path, step_key: str | None) -> list[Recording]:
     logged = [run for run in snapshots if run.latest]
     if not logged:
         raise SourceError(f"`{place}` holds {_runs(len(snapshots))} of MLflow, without any metric")
-    found = [_recording(RunFeed(store, run, step_key, is_recorded=True)) for run in logged]
+    found = [_on_this_disk(store, run, step_key) for run in logged]
     if silent := len(snapshots) - len(logged):
         note = f"{_runs(silent)} in `{place.name}` logged no metric and {'is' if silent == 1 else 'are'} left out"
         found[0] = replace(found[0], info=replace(found[0].info, notes=(*found[0].info.notes, note)))
@@ -60,6 +62,15 @@ def _read(store: Store, reference: str, step_key: str | None) -> list[Recording]
     else:
         snapshots = [run_of(store, reference)]
     return [_recording(RunFeed(store, snapshot, step_key, is_recorded=True)) for snapshot in snapshots]
+
+
+def _on_this_disk(store: FileStore, run: Snapshot, step_key: str | None) -> Recording:
+    """A run that is all there: nothing of it has to be waited for, or asked for page by page."""
+    if run.is_deleted:
+        raise RunGone(f"the run {run.run_id} has been deleted")
+    events = Events(step_key)
+    rows = events.add(store.history(run.run_id))
+    return Recording(replace(RunFeed(store, run, step_key).info, notes=events.notes()), rows)
 
 
 def _recording(feed: RunFeed) -> Recording:

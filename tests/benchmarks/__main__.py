@@ -16,8 +16,10 @@ from pathlib import Path
 from tests.benchmarks import medians, page, peers, runs, steps
 from tests.benchmarks.contest import Contest, race_runs, race_steps
 from tests.benchmarks.growth import curves, latencies
+from tests.benchmarks.real_calls import race_real_calls
 from tests.benchmarks.starts import race_starts
 from tests.benchmarks.taps import race_taps
+from tests.benchmarks.whole_way import race_dispatches, race_replays
 from tests.benchmarks.work import Work
 
 PAGE = Path(__file__).parents[2] / "docs" / "performance.md"
@@ -75,6 +77,18 @@ def _taps(quick: bool) -> Contest:
     return race_taps(5 if quick else 9, 500 if quick else 1_000)
 
 
+def _real_calls(quick: bool) -> Contest:
+    return race_real_calls(3 if quick else 5, 40 if quick else 100)
+
+
+def _replays(quick: bool) -> Contest:
+    return race_replays(60_000 if quick else 300_000, 3)
+
+
+def _dispatches(quick: bool) -> Contest:
+    return race_dispatches(3 if quick else 7, 500 if quick else 2_000)
+
+
 RACES: dict[str, Race] = {
     "steps": _steps,
     "runs": _runs,
@@ -84,6 +98,9 @@ RACES: dict[str, Race] = {
     "rtamt": _rtamt,
     "expr-tracker": _expr_tracker,
     "taps": _taps,
+    "real-calls": _real_calls,
+    "replays": _replays,
+    "dispatches": _dispatches,
     "starts": _starts,
 }
 

@@ -6,7 +6,7 @@ import io
 import json
 import math
 import random
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import chain
 from pathlib import Path
 
@@ -17,6 +17,7 @@ from click.testing import CliRunner
 from vitalsdsl_files import read
 from vitalsdsl_files.format import Format, Reading
 from vitalsdsl_files.formats.jsonl import JsonLines
+from vitalsdsl_files.formats.nanogpt import FORMAT as NANOGPT
 from vitalsdsl_files.formats.table import Table as CommaSeparated
 from vitalsdsl_files.in_columns import follow, rows_in
 from vitalsdsl_files.segments import Track
@@ -25,6 +26,7 @@ from vitalsdsl.cli.app import vitals
 from vitalsdsl.ground.errors import SourceError
 from vitalsdsl.ground.points import Rewind, Row
 from vitalsdsl.nodes.table import InPieces, Piece, Table
+from vitalsdsl.runs.sources import Recording
 
 NUMBERS = (2.5, 3, -0.0, 1e-300, 10**400, 2**60, float("nan"), float("inf"), True)
 TEXTS = ("1e-4", "74.89%", "NaN", "high", "", "inf", "1_0", " 7 ", "val", "train")
@@ -142,6 +144,28 @@ def test_a_long_log_is_had_in_pieces_and_is_the_same_as_a_short_one(
     assert repr([*map(as_it_is, table.events())]) == repr([*map(as_it_is, other.events())])
 
 
+@pytest.mark.parametrize("key", ["step", "_step"])
+@pytest.mark.parametrize("back", [None, 2_950])
+def test_a_log_that_is_not_short_is_held_in_columns_and_is_the_same(
+    key: str, back: int | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = logged(tmp_path, key, back)
+    [short] = read(place)
+    monkeypatch.setattr(vitalsdsl_files.reader, "SHORT", 500)
+    [held] = read(place)
+    assert isinstance(short.events, tuple) and isinstance(held.events, Sequence)
+    assert isinstance(held.events, InPieces) is (key == "step" or back is None)
+    assert held.info == short.info
+    assert len(held.events) == len(short.events)
+    assert list(held.events) == list(short.events) and held.events[2_500] == short.events[2_500]
+    assert repr(list(map(as_it_is, table_rows(held)))) == repr(list(map(as_it_is, table_rows(short))))
+
+
+def table_rows(recording: Recording) -> list[Row]:
+    table = Table.of(recording.events)
+    return [] if table is None else list(table.events())
+
+
 def test_a_long_log_that_goes_back_is_gone_through_row_by_row(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     place = logged(tmp_path, "_step", back=2_950)
     [held] = read(place)
@@ -161,9 +185,25 @@ def test_a_long_canonical_log_that_goes_back_is_noted_once(tmp_path: Path, monke
     assert long.late_notes == ["the step goes back from 2999 to 2950: its rows are passed on as they are"]
 
 
+@pytest.mark.parametrize("seed", range(20))
+def test_a_table_in_pieces_has_the_rows_of_its_lines(seed: int) -> None:
+    chance = random.Random(seed)
+    names = ["step", *chance.sample(KEYS[:7], 3)]
+    text = ",".join(names) + "\n"
+    for step in range(5_000):
+        cells = [
+            chance.choice(("1.5", "7", "", *TEXTS)) if chance.random() < seed / 500 else repr(chance.random())
+            for _ in "abc"
+        ]
+        text += ",".join([str(step), *cells]) + "\n"
+    row_by_row, in_columns = both(CommaSeparated(), text)
+    assert in_columns == row_by_row
+
+
 def test_a_format_without_columns_of_its_own_is_had_in_pieces_all_the_same() -> None:
-    row_by_row, in_pieces = both(CommaSeparated(), "step,loss\n" + "".join(f"{s},{s / 7}\n" for s in range(5_000)))
-    assert in_pieces == row_by_row
+    text = "".join(f"iter {s}: loss {s / 7:.4f}, time 80.50ms, mfu 12.50%\n" for s in range(5_000))
+    row_by_row, in_pieces = both(NANOGPT, text)
+    assert in_pieces == row_by_row and "5.0" in str(row_by_row[0])
 
 
 POLICY = """

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import random
 from pathlib import Path
 
 import pytest
 from vitalsdsl_mlflow import read
-from vitalsdsl_mlflow.folders import recognises
+from vitalsdsl_mlflow.folders import recognises, runs_in
+from vitalsdsl_mlflow.remote import RunFeed
 
 from vitalsdsl.ground.errors import SourceError
 from vitalsdsl.ground.points import Row
@@ -54,3 +56,28 @@ def test_other_folders_are_not_taken_for_mlflows(mlruns: Path, tmp_path: Path) -
     (tmp_path / "other" / "pack").mkdir(parents=True)
     (tmp_path / "other" / "pack" / "meta.yaml").write_text("package: conda\n")
     assert not any(recognises(place, b"") for place in (tmp_path, tmp_path / "other", mlruns / "7" / "meta.yaml"))
+
+
+@pytest.mark.parametrize("key", [None, "a"])
+@pytest.mark.parametrize("seed", range(12))
+def test_a_run_that_is_all_there_has_the_rows_that_following_it_gives(mlruns: Path, seed: int, key: str | None) -> None:
+    """Whatever it logged: twice the same, steps that go back, NaN, without steps, system metrics."""
+    chance, time, step = random.Random(seed), 1_700_000_000_000, 0
+    lines: dict[str, list[str]] = {}
+    for _ in range(400):
+        step = max(0, step + chance.choice((0, 1, 1, 1, -40 if chance.random() < 0.02 else 1))) * (seed % 4 > 0)
+        time += chance.choice((0, 0, 100, 7_000 if chance.random() < 0.02 else 50))
+        for name in chance.sample(("a", "b", "system/gpu"), chance.choice((1, 2, 3))):
+            value = "nan" if chance.random() < 0.05 else repr(chance.random())
+            lines.setdefault(name, []).extend([f"{time} {value} {step}\n"] * (1 + (chance.random() < 0.01)))
+    run = mlruns / "7" / RUNS[0]
+    for name, found in lines.items():
+        (run / "metrics" / name).parent.mkdir(exist_ok=True)
+        (run / "metrics" / name).write_text("".join(found))
+    (run / "metrics" / "loss").unlink()
+    store, [snapshot] = runs_in(run)
+    feed = RunFeed(store, snapshot, key, is_recorded=True)
+    batch = feed.read(None)
+    [recording] = read(str(run), step_key=key)
+    assert not batch.more and repr(recording.events) == repr(batch.events)
+    assert recording.info.notes == tuple(batch.notes)

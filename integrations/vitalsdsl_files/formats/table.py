@@ -8,10 +8,10 @@ from typing import TextIO
 
 from vitalsdsl.ground.errors import SourceError
 from vitalsdsl.ground.points import Rewind, Row, number
-from vitalsdsl_files.format import Format, Reading
+from vitalsdsl_files.format import Format, Pieces, Reading, together
 from vitalsdsl_files.lines import Tally, left_out, lines_of, read_in_part, uncut
 from vitalsdsl_files.patterns import pattern
-from vitalsdsl_files.rows import STEP_KEYS, stepped
+from vitalsdsl_files.rows import STEP_KEYS, in_pieces, stepped
 
 _DELIMITERS = ",\t;|"
 _LOOKED_AT = 20
@@ -48,6 +48,9 @@ class Table(Format):
 
     def read(self, stream: TextIO, reading: Reading) -> Iterator[Row | Rewind]:
         return stepped(_rows(stream, reading), reading)
+
+    def pieces(self, stream: TextIO, reading: Reading) -> Pieces:
+        return in_pieces(together(_rows(stream, reading)), reading)
 
 
 def _rows(stream: TextIO, reading: Reading) -> Iterator[dict[str, object]]:
