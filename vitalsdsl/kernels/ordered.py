@@ -26,7 +26,6 @@ class Ordered(Deferred):
     _asked: int
 
     with_infinite = True
-    _asked: int
 
     def in_order(self) -> Sequence[float]:
         """The points, the lowest first."""

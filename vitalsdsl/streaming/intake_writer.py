@@ -17,8 +17,12 @@ def block(stream: Stream, glance: Glance, quiet: Sequence[str | None]) -> list[s
     by_kind = sorted(stream.windows.values(), key=lambda window: [isinstance(window, kind) for kind in reversed(kinds)])
     stands = [each for window in by_kind for each in window.standing]
     young = [window.young for window in stream.windows.values()]
-    units = [f"awake_{n}" for n, test in enumerate(quiet) if test and any(each in test for each in young)]
-    wakes = if_(f"was_young != ({', '.join(young)},)", f"{' = '.join(units)} = True") if units else []
+    units = [n for n, test in enumerate(quiet) if test and any(each in test for each in young)]
+    wakes = if_(
+        f"was_young != ({', '.join(young)},)",
+        f"{' = '.join(f'awake_{n}' for n in units)} = True",
+        f"{' = '.join(f'still_{n}' for n in units)} = -1",
+    )
     sums = [f"{each}__{name}" for each in (*sums_of(stream), "missing", "rows", "counts")]
     begun = ", ".join([*(f"{each}__{name}" for each in NAMES), *stands, *sums])
     short = [each for window in stream.windows.values() if isinstance(window, InShortWindow) for each in window.lists]
@@ -34,7 +38,7 @@ def block(stream: Stream, glance: Glance, quiet: Sequence[str | None]) -> list[s
                 f"row = next(rows__{name})",
                 *(f"{each} = None" for each in short),
                 *(f"{window.stands} = -1" for window in in_order),
-                *wakes,
+                *(wakes if units else ()),
                 *(f"{near} = {code}" for near, (code, streams) in glance.nears.items() if name in streams),
             ),
             *if_(
