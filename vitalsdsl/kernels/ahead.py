@@ -366,10 +366,11 @@ class Ahead:
         held: list[tuple[float, Array]] = [(math.inf, np.empty(0))]
         held += [(track.window.size, track.values) for track in tracks]
         held += [(settling.window.size, settling.values) for settling in self._settling]
-        low, high = _ends_of(min(held, key=lambda one: one[0])[1], value)
-        pivot = self._pivot = low if low == high else low / 2 + high / 2
+        shortest = min(held, key=lambda one: one[0])[1]
+        low, high = _ends_of(shortest, value)
+        pivot = self._pivot = low if low == high else _mean(shortest, low / 2 + high / 2)
         largest = max(
-            (past.farthest(pivot) for past in pasts.values()), default=max(high / 2 - low / 2, self._farthest)
+            (past.farthest(pivot) for past in pasts.values()), default=max(high - pivot, pivot - low, self._farthest)
         )
         if len(held) == 1:  # none but exponential averages, which keep no points
             pivot = self._pivot = 0.0
@@ -472,6 +473,12 @@ def _ends_of(values: Array, value: float) -> tuple[float, float]:
         if math.isfinite(value):
             low, high = min(low, value), max(high, value)
     return low, high
+
+
+def _mean(values: Array, otherwise: float) -> float:
+    """Where numbers are on average: about that their squares are least. Another number where it is not finite."""
+    mean = float(np.add.reduce(values)) / max(1, len(values))
+    return mean if math.isfinite(mean) else otherwise
 
 
 def _parts(table: Array) -> Iterator[Iterator[Sequence[float]]]:
