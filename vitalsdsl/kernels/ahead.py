@@ -362,10 +362,10 @@ class Ahead:
         held: list[tuple[float, Array]] = [(math.inf, np.empty(0))]
         held += [(track.window.size, track.values) for track in tracks]
         held += [(settling.window.size, settling.values) for settling in self._settling]
-        newest_held = min(held, key=lambda one: one[0])[1]
-        low, high = _ends_of(newest_held, value)
-        pivot = self._pivot = low if low == high else _middle(newest_held, low, high)
-        largest = max((past.farthest(pivot) for past in pasts.values()), default=high / 2 - low / 2)
+        shortest = min(held, key=lambda one: one[0])[1]
+        low, high = _ends_of(shortest, value)
+        pivot = self._pivot = low if low == high else _mean(shortest, low / 2 + high / 2)
+        largest = max((past.farthest(pivot) for past in pasts.values()), default=max(high - pivot, pivot - low))
         if len(held) == 1:  # none but exponential averages, which keep no points
             pivot = self._pivot = 0.0
             largest = max(abs(low), *(smoothed.size_of_level for smoothed in self._smoothed))
@@ -452,12 +452,6 @@ def _short_stands(count: int) -> tuple[float | bool, ...]:
     return False, 1.0 / count, 1.0 / (count - 1) if count > 1 else math.nan, count
 
 
-def _middle(values: Array, low: float, high: float) -> float:
-    """About the mean of the finite ones, which lie between two numbers."""
-    mean = float(np.add.reduce(values)) / len(values) if len(values) else math.nan
-    return mean if low <= mean <= high else low / 2 + high / 2
-
-
 def _ends_of(values: Array, value: float) -> tuple[float, float]:
     """Between what the finite ones lie; 0 where none is."""
     if math.isfinite(value):
@@ -473,6 +467,12 @@ def _ends_of(values: Array, value: float) -> tuple[float, float]:
         if math.isfinite(value):
             low, high = min(low, value), max(high, value)
     return low, high
+
+
+def _mean(values: Array, otherwise: float) -> float:
+    """Where numbers are on average: about that their squares are least. Another number where it is not finite."""
+    mean = float(np.add.reduce(values)) / max(1, len(values))
+    return mean if math.isfinite(mean) else otherwise
 
 
 def _parts(table: Array) -> Iterator[Iterator[Sequence[float]]]:

@@ -10,7 +10,6 @@ from vitalsdsl.ops.base import WINDOW, Arguments, Stateful, X
 
 if TYPE_CHECKING:
     from vitalsdsl.kernels.columns import Column, Rows
-    from vitalsdsl.kernels.pieces import InWindow, Piece
     from vitalsdsl.kernels.spread_out import Points
 
 
