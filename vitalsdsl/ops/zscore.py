@@ -10,6 +10,7 @@ from vitalsdsl.ops.base import WINDOW, Arguments, Stateful, X
 
 if TYPE_CHECKING:
     from vitalsdsl.kernels.columns import Column, Rows
+    from vitalsdsl.kernels.pieces import InWindow, Piece
     from vitalsdsl.kernels.spread_out import Points
 
 
@@ -55,3 +56,7 @@ class Zscore(Stateful):
     @classmethod
     def roughly(cls, points: Points, rows: Rows, arguments: Arguments) -> Column | None:
         return points.scores_roughly(rows, arguments["W"])
+
+    @classmethod
+    def ahead(cls, window: InWindow, arguments: Arguments) -> Piece | None:
+        return window.score()
