@@ -14,6 +14,7 @@ import functools
 import itertools
 import math
 import operator
+import struct
 import sys
 from array import array
 from collections.abc import Callable, Iterator, Sequence
@@ -136,14 +137,14 @@ class Ahead:
             for window in self._windows:
                 window.push(newest, math.nan, self.values[-1])
             return
-        own = np.array(self.values[given:])
+        own = self.values[given:]
         code = "i" if newest < 2**31 else "q"
         steps, values = array(code), array("d")
         steps.frombytes(np.arange(first, newest + 1, stride, dtype=code).tobytes())
-        values.frombytes(own.tobytes())
+        values.frombytes(struct.pack(f"{count - given}d", *own))
         finite = known = Points(steps, values, None, count - given, first, newest, self.values[-1])
-        if not np.isfinite(own).all():
-            finite, known = _some(finite, np.isfinite(own)), _some(finite, own == own)
+        if not math.isfinite(sum(own)):
+            finite, known = _some(finite, np.isfinite(values)), _some(finite, ~np.isnan(values))
         for window in self._windows:
             window.push_many(known if getattr(window, "with_infinite", False) else finite)
 
@@ -245,12 +246,13 @@ class Ahead:
         """Which point of the block the next one is, if the windows have had nothing but its points; -1 where it is none."""
         if not self._length or not self._marks:
             return -1
-        by_step = [mark for mark in self._marks if mark[0].unit == STEPS]
         window, _, _, seen = self._marks[0]
-        index, rest = divmod(step - self._first, self._stride) if by_step else (window.seen - seen, 0)
+        index, rest = divmod(step - self._first, self._stride) if window.unit == STEPS else (window.seen - seen, 0)
+        if rest or not 0 < index < self._length:
+            return -1
         for window, trail, end, seen in self._marks:
             is_other = window.trail is not trail or trail.begin > end
-            if rest or is_other or window.unit != STEPS and window.seen - seen != index:
+            if is_other or window.unit != STEPS and window.seen - seen != index:
                 return -1
         return index
 
@@ -303,19 +305,19 @@ class Ahead:
         """`settle` for each window that has brackets, in order."""
         return [functools.partial(self.settle, settling) for settling in self._settling]
 
-    @property
+    @functools.cached_property
     def _in_rows(self) -> list[InWindow]:
         return [asked for _, asked in self._wanted if asked.in_rows]
 
-    @property
+    @functools.cached_property
     def _has_lines(self) -> bool:
         return any(asked.has_line for _, asked in self._wanted)
 
-    @property
+    @functools.cached_property
     def _columns(self) -> int:
         return sum(len(asked.in_rows) for _, asked in self._wanted)
 
-    @property
+    @functools.cached_property
     def _no_outlook(self) -> tuple[float, ...]:
         return (0, *_NEVER * sum(len(asked.ends) + len(asked.ends_of_shares) for _, asked in self._wanted))
 
