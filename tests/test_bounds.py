@@ -61,10 +61,27 @@ def test_a_number_lies_between_its_bounds(name: str, shape: str, extent: Extent)
                 assert np.median(slack) < 0.5  # of a standard deviation
 
 
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("extent", [Extent(40, "samples"), Extent(300, "steps")], ids=["40 samples", "300 steps"])
+def test_a_score_lies_between_its_bounds(shape: str, extent: Extent) -> None:
+    for seed in range(3):
+        rows, points = series(shape, seed)
+        exactly, roughly = points.scores(rows, extent), points.scores_roughly(rows, extent)
+        assert exactly is not None and roughly is not None
+        is_bounded = ~np.isinf(roughly.slack)
+        known = ~np.isnan(exactly.values)
+        assert (np.isnan(roughly.values) == ~known)[is_bounded].all() and (known & is_bounded).any()
+        off = np.abs(roughly.values - exactly.values)
+        assert (off <= roughly.slack + exactly.slack)[known & is_bounded].all()
+        if shape == "noise":
+            assert np.median(roughly.slack[known]) < 1.0
+
+
 BULK = """
 rule far { when x > 2 * median(x, 200 steps) -> yellow }
 rule scattered { when x - median(x, 100 samples) > 8 * mad(x, 100 samples) for 2 steps -> orange }
 rule above { when x > 1.2 * quantile(x, 90%, 100 steps) for 3 of 5 samples -> yellow }
+rule scored { when zscore(x, 200 steps) > 4 -> yellow }
 rule usually { when x > usual(x, 60 samples) + 6 * noise(x, 60 samples) -> yellow clear for 5 steps }
 rule slowly { when level > lowest(level) + greatest(10% * abs(level), noise(x, 50 samples) before 30 samples)
   and fall < 10% * (fall before 40 samples) and not surely(y > 3) for 3 steps -> orange }

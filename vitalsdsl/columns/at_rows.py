@@ -31,6 +31,9 @@ from vitalsdsl.nodes.worked_out import worked_out
 
 SYMBOLS = {compute: symbol for symbol, compute in op.ARITHMETIC.items()}
 
+_SHARE = 64
+"""To go through the points of a window takes as long as to find a function at so many rows of whole columns."""
+
 
 class AtRows:
     """The nodes of a plan over one run, a few rows at a time. Rows are given in order."""
@@ -45,7 +48,9 @@ class AtRows:
         columns = self._columns
         if type(node) in _OF_EXACT:
             return _BUILD[type(node)](self, node, rows)
-        if isinstance(node, nd.Function) and (_is_read_at_once(node) or self._is_put_in_order(node)):
+        if isinstance(node, nd.Function) and (
+            _is_read_at_once(node) or self._is_put_in_order(node) or self._is_soon_gone_through(node, rows)
+        ):
             return self._remembered(node, rows)
         if isinstance(node, sg.Let) and columns.bounds(node) is not None:
             return self._let_at(node, rows)
@@ -138,6 +143,18 @@ class AtRows:
         if node.is_condition or columns.is_worked_out(node):
             return False
         return columns.windows_in_order(node) is not None or columns.looked_back(node) is not None
+
+    def _is_soon_gone_through(self, node: nd.Function, rows: Array) -> bool:
+        """Whether to go through the windows of so few rows point by point is quicker than to work out whole columns, which
+        nobody has done, of a function of which bounds have been found."""
+        columns = self._columns
+        return (
+            not (node.is_condition or columns.is_worked_out(node))
+            and len(rows) * _SHARE <= columns.count
+            and isinstance(node.state, Window)
+            and node.call is not None
+            and columns.roughly(node) is not None
+        )
 
     def _put_in_order(self, node: nd.Function, rows: Array) -> list[float] | None:
         """What a function answers that has to put the points of its windows in order, at some rows."""

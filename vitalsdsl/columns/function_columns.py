@@ -73,6 +73,9 @@ class FunctionColumns(RunColumns):
             if rough is None:
                 rough = self._roughly[id(windows)] = Roughly(windows)
             return node.call[0].over(rough, node.call[1]) if rough.are_worth_it else None
+        if node.call is not None:
+            points = self._points_in_order(node)
+            return None if points is None else node.call[0].roughly(points, self.rows, node.call[1])
         back, earlier = self.looked_back(node), self._looked_back_on(node)
         if back is None or earlier is None:
             return None
@@ -90,13 +93,18 @@ class FunctionColumns(RunColumns):
 
     def windows_in_order(self, node: nd.Function) -> Windows | None:
         """The windows whose points a function puts in order, as long as these are known to the last digit."""
+        points = self._points_in_order(node)
+        return None if points is None or node.call is None else node.call[0].windows(points, self.rows, node.call[1])
+
+    def _points_in_order(self, node: nd.Function) -> Points | None:
+        """The points that a function puts in order, likewise."""
         if node.call is None or len(node.streams) != 1 or not isinstance(node.state, (Ordered, Accepted)):
             return None
         if isinstance(node.state, Accepted):
             points = self.let_in_points(node.state)
         else:
             points = self.stream(node.streams[0], node.state.takes_unknown).since(self.since(node.state))
-        return None if np.any(points.slack) else node.call[0].windows(points, self.rows, node.call[1])
+        return None if np.any(points.slack) else points
 
     def looked_back(self, node: nd.Function) -> Array | None:
         """Of a function that answers with what a number was at an earlier evaluation, at which row that was, for each closed

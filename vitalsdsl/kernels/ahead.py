@@ -368,7 +368,9 @@ class Ahead:
         held += [(settling.window.size, settling.values) for settling in self._settling]
         low, high = _ends_of(min(held, key=lambda one: one[0])[1], value)
         pivot = self._pivot = low if low == high else low / 2 + high / 2
-        largest = max((past.farthest(pivot) for past in pasts.values()), default=max(high / 2 - low / 2, self._farthest))
+        largest = max(
+            (past.farthest(pivot) for past in pasts.values()), default=max(high / 2 - low / 2, self._farthest)
+        )
         if len(held) == 1:  # none but exponential averages, which keep no points
             pivot = self._pivot = 0.0
             largest = max(abs(low), *(smoothed.size_of_level for smoothed in self._smoothed))

@@ -15,7 +15,7 @@ import numpy as np
 
 from vitalsdsl.kernels.columns import Array, Column
 from vitalsdsl.kernels.in_order import MOST_LENGTHS, at_places, stacks
-from vitalsdsl.kernels.sliding import Windows
+from vitalsdsl.kernels.sliding import LARGEST, Windows
 
 _SHARE = 8
 """A block of windows takes up so small a part of one: the bounds are that part of the points apart, in rank."""
@@ -85,6 +85,21 @@ class Roughly(Windows):
         low, high = self._blocks.half_deviations
         least, most = _Blocks(*self.neighbours(), self._blocks.size).middles
         return self._bounded(5, *(np.maximum(2 * 1.4826 * a, b / 0.954) for a, b in ((low, least), (high, most))))
+
+    def scores(self, newest: Array) -> Column | None:
+        if (np.abs(newest[np.isfinite(newest)]) > LARGEST).any():
+            return None
+        (low, high), (least, most) = self._blocks.middles, self._blocks.half_deviations
+        low, high, least, most = (bound[self._which] for bound in (low, high, least, most))
+        with np.errstate(all="ignore"):
+            below, above = (newest - high) / 2, (newest - low) / 2
+            found = between(
+                below / np.where(below > 0, most, least) / 1.4826, above / np.where(above > 0, least, most) / 1.4826
+            )
+        unknown = ~self.is_known(5) | ~np.isfinite(newest)
+        # Where most points may be equal there may be no score.
+        slack = np.where(least > 0, found.slack, np.inf)
+        return Column(np.where(unknown, np.nan, found.values), np.where(unknown, 0.0, slack))
 
     def _bounded(self, minimum: int, low: Array, high: Array) -> Column:
         """At each row what lies between the bounds of its window's block."""

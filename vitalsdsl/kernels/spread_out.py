@@ -11,6 +11,7 @@ import numpy as np
 
 from vitalsdsl.ground.types import SAMPLES, STEPS, Extent
 from vitalsdsl.kernels.columns import Array, Column, Rows, Slack, dense
+from vitalsdsl.kernels.roughly import Roughly
 from vitalsdsl.kernels.sliding import LARGEST, Windows, at_or_below, so_far
 
 MOST_WINDOWS = 8
@@ -78,6 +79,17 @@ class Points:
 
     def scores(self, rows: Rows, extent: Extent) -> Column | None:
         """Of the newest point, how many scatters it lies above the points before it."""
+        windows, values, at = self._preceding(rows, extent)
+        return _at_each(windows.scores(values), at, len(rows))
+
+    def scores_roughly(self, rows: Rows, extent: Extent) -> Column | None:
+        """The same between bounds, where these are much sooner had."""
+        windows, values, at = self._preceding(rows, extent)
+        rough = Roughly(windows)
+        return _at_each(rough.scores(values), at, len(rows)) if rough.are_worth_it else None
+
+    def _preceding(self, rows: Rows, extent: Extent) -> tuple[Windows, Array, Array]:
+        """Of each point the window of those before it, its value and its row."""
         own = np.arange(len(self.rows)) if extent.unit == SAMPLES else _axis(rows, extent)[self.rows]
         placed = own == own
         own, values = own[placed], self.values[placed]
@@ -85,11 +97,7 @@ class Points:
         lo = np.searchsorted(own[finite], own - extent.size, side="left")
         hi = np.searchsorted(own[finite], own, side="left")
         warm = own - own[0] >= extent.size if len(own) else np.zeros(0, bool)
-        found = Windows(values[finite], lo, hi, warm, self.slack).scores(values)
-        if found is None:
-            return None
-        at, count = self.rows[placed], len(rows)
-        return Column(dense(at, found.values, count), dense(at, np.asarray(found.slack), count, before=0.0))
+        return Windows(values[finite], lo, hi, warm, self.slack), values, self.rows[placed]
 
     def one_way(self, rows: Rows, n: int, up: bool) -> Column | None:
         """Whether each of the last n points but the first is above (below) the one before."""
@@ -224,6 +232,13 @@ class Points:
             taken = [float(value) for value in values[within]]
             out[np.argmax(complete) :] = settle(taken) if taken else np.nan
         return Column(out, self.slack)
+
+
+def _at_each(found: Column | None, at: Array, count: int) -> Column | None:
+    """What has been found at some rows, at each since."""
+    if found is None:
+        return None
+    return Column(dense(at, found.values, count), dense(at, np.asarray(found.slack), count, before=0.0))
 
 
 def _axis(rows: Rows, extent: Extent) -> Array:

@@ -161,6 +161,11 @@ class Stateful(Function):
         return None
 
     @classmethod
+    def roughly(cls, points: Points, rows: Rows, arguments: Arguments) -> Column | None:
+        """The same between bounds that are much sooner had; None where there are none."""
+        return None
+
+    @classmethod
     def columns_of_edges(cls, told: Told, rows: Rows, arguments: Arguments) -> Column | None:
         """The same of a function of an event alone."""
         return None

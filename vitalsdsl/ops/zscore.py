@@ -54,5 +54,9 @@ class Zscore(Stateful):
         return points.scores(rows, arguments["W"])
 
     @classmethod
+    def roughly(cls, points: Points, rows: Rows, arguments: Arguments) -> Column | None:
+        return points.scores_roughly(rows, arguments["W"])
+
+    @classmethod
     def ahead(cls, window: InWindow, arguments: Arguments) -> Piece | None:
         return window.score()
