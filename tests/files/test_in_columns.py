@@ -186,12 +186,12 @@ def test_a_long_canonical_log_that_goes_back_is_noted_once(tmp_path: Path, monke
     assert long.late_notes == ["the step goes back from 2999 to 2950: its rows are passed on as they are"]
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", range(0, 20, 3))
 def test_a_table_in_pieces_has_the_rows_of_its_lines(seed: int) -> None:
     chance = random.Random(seed)
     names = ["step", *chance.sample(KEYS[:7], 3)]
     text = ",".join(names) + "\n"
-    for step in range(5_000):
+    for step in range(3_000):
         cells = [
             chance.choice(("1.5", "7", "", *TEXTS)) if chance.random() < seed / 500 else repr(chance.random())
             for _ in "abc"
