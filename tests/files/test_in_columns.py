@@ -22,6 +22,7 @@ from vitalsdsl_files.formats.table import Table as CommaSeparated
 from vitalsdsl_files.in_columns import follow, rows_in
 from vitalsdsl_files.segments import Track
 
+import vitalsdsl.nodes.table
 from vitalsdsl.cli.app import vitals
 from vitalsdsl.ground.errors import SourceError
 from vitalsdsl.ground.points import Rewind, Row
@@ -185,12 +186,12 @@ def test_a_long_canonical_log_that_goes_back_is_noted_once(tmp_path: Path, monke
     assert long.late_notes == ["the step goes back from 2999 to 2950: its rows are passed on as they are"]
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", range(0, 20, 3))
 def test_a_table_in_pieces_has_the_rows_of_its_lines(seed: int) -> None:
     chance = random.Random(seed)
     names = ["step", *chance.sample(KEYS[:7], 3)]
     text = ",".join(names) + "\n"
-    for step in range(5_000):
+    for step in range(3_000):
         cells = [
             chance.choice(("1.5", "7", "", *TEXTS)) if chance.random() < seed / 500 else repr(chance.random())
             for _ in "abc"
@@ -204,6 +205,28 @@ def test_a_format_without_columns_of_its_own_is_had_in_pieces_all_the_same() -> 
     text = "".join(f"iter {s}: loss {s / 7:.4f}, time 80.50ms, mfu 12.50%\n" for s in range(5_000))
     row_by_row, in_pieces = both(NANOGPT, text)
     assert in_pieces == row_by_row and "5.0" in str(row_by_row[0])
+
+
+@pytest.mark.parametrize("joined", [2, 3, 1_000])
+@pytest.mark.parametrize("seed", range(6))
+def test_columns_of_many_pieces_are_those_of_one(seed: int, joined: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Names that come at some rows only, together or apart, and steps in several rows."""
+    chance = random.Random(seed)
+    rows, step, here = list[Row](), 0, set[str]()
+    for _ in range(400):
+        further = chance.choice((0, 1, 1, 2))
+        step, here = step + further, set() if further else here
+        names = [name for name in "abcde" if chance.random() < 0.6 and name not in here]
+        here.update(names)
+        rows.append(Row(step, {name: chance.random() for name in names}, float(step)))
+    wanted = Table.of(rows)
+    assert wanted is not None
+    monkeypatch.setattr(vitalsdsl.nodes.table, "AT_ONCE", 7)
+    monkeypatch.setattr(vitalsdsl.nodes.table, "JOINED", joined)
+    found = Table.of(rows)
+    assert found is not None
+    assert list(found.points) == list(wanted.points)
+    assert repr(list(found.events())) == repr(list(wanted.events()))
 
 
 POLICY = """

@@ -24,6 +24,10 @@ AT_ONCE = 2_000
 """Rows that are turned into columns together: few enough to lie in the processor's caches until that is done."""
 
 
+JOINED = 512
+"""Pieces of which one is made."""
+
+
 @dataclass(frozen=True)
 class Piece:
     """Some rows of a log, one after another, as columns: their steps and times, and of each name which of them have a point
@@ -130,6 +134,9 @@ class GrowingTable:
         """How many numbers it holds."""
         self._newest: float = -math.inf
         self._parts: dict[str, list[tuple[Array, Array]]] = {}
+        self._joined: dict[str, int] = {}
+        """How many parts of each name are joined ones."""
+        self._loose = 0
         self._first: dict[str, tuple[int, int]] = {}
         """Of each name the row in which it came first, and its place there."""
         self._seen = 0
@@ -168,7 +175,27 @@ class GrowingTable:
         self._count += int(begins.sum())
         self._newest = float(steps[-1])
         self._seen += len(steps)
+        self._loose += 1
+        if self._loose == JOINED:
+            self._join()
         return True
+
+    def _join(self) -> None:
+        """Make one of each name's last parts: what is as large as that is given back to the system when it is let go of, of
+        small ones a heap is left that nothing else fits into."""
+        rows_of: dict[tuple[int, ...], Array] = {}
+        for name, parts in self._parts.items():
+            begin = self._joined.get(name, 0)
+            loose = parts[begin:]
+            if loose:
+                key = tuple(id(rows) for rows, _ in loose)
+                if key not in rows_of:
+                    rows_of[key] = np.concatenate([rows for rows, _ in loose])
+                parts[begin:] = [(rows_of[key], np.concatenate([values for _, values in loose]))]
+                self._joined[name] = begin + 1
+        self._steps[-JOINED:] = [np.concatenate(self._steps[-JOINED:])]
+        self._times[-JOINED:] = [np.concatenate(self._times[-JOINED:])]
+        self._loose = 0
 
     def table(self) -> Table | None:
         """All of it, once; None where a name comes twice at one step. Names that always come together share their rows."""
