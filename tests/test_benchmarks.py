@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.benchmarks import medians, page, peers, real_calls, runs, starts, steps, taps, whole_way
+from tests.benchmarks import kinds, medians, page, peers, real_calls, runs, starts, steps, taps, whole_way
 from tests.benchmarks.__main__ import RACES
 from tests.benchmarks.contest import Contender, Contest, Outcome, outcomes, race_runs, race_steps
 from tests.benchmarks.growth import Curve
@@ -59,6 +59,12 @@ def test_commands_and_taps_are_measured_beside_their_limits():
     assert " us a call " in page.told(told) and " ms a start " in page.told(started)
 
 
+def test_other_data_and_other_rules_are_measured_beside_the_first():
+    found = kinds.race_kinds(200, 100, 1)
+    assert [one.name for one in found.outcomes] == list(kinds.KINDS)
+    assert found.outcomes[0].ratio == 1.0 and all(one.ratio > 0 for one in found.outcomes)
+
+
 def test_the_whole_way_is_measured_beside_its_limits():
     replayed = whole_way.race_replays(12_000, 1)
     assert [one.name for one in replayed.outcomes] == [one.name for one in whole_way.REPLAYS]
@@ -87,7 +93,7 @@ def test_the_page_has_what_the_command_writes():
     text = PAGE.read_text(encoding="utf-8")
     shown = text[text.index(page.BEGIN) : text.index(page.END) + len(page.END)]
     lists = {
-        "steps": steps.STEPS, "runs": runs.RUNS, "incidents": runs.RUNS, "medians": medians.STEPS,
+        "steps": steps.STEPS, "kinds": kinds.CONTENDERS, "runs": runs.RUNS, "incidents": runs.RUNS, "medians": medians.STEPS,
         "medians-at-once": medians.RUNS, "rtamt": peers.RTAMT, "expr-tracker": peers.EXPR_TRACKER, "taps": taps.TAPS,
         "real-calls": real_calls.REAL, "replays": whole_way.REPLAYS, "dispatches": whole_way.DISPATCHES,
         "starts": starts.STARTS,

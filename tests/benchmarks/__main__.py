@@ -16,6 +16,7 @@ from pathlib import Path
 from tests.benchmarks import medians, page, peers, runs, steps
 from tests.benchmarks.contest import Contest, race_runs, race_steps
 from tests.benchmarks.growth import curves, latencies
+from tests.benchmarks.kinds import race_kinds
 from tests.benchmarks.real_calls import race_real_calls
 from tests.benchmarks.starts import race_starts
 from tests.benchmarks.taps import race_taps
@@ -34,6 +35,10 @@ def _steps(quick: bool) -> Contest:
     rounds, chunk = (5, 1_000) if quick else (9, 2_000)
     work = Work.made(FILL + rounds * chunk, spike=SPIKE)
     return race_steps("a step at a time: ten metrics, fifty rules", steps.STEPS, work, FILL, chunk, rounds)
+
+
+def _kinds(quick: bool) -> Contest:
+    return race_kinds(FILL, 1_000 if quick else 2_000, 3 if quick else 5)
 
 
 def _runs(quick: bool) -> Contest:
@@ -91,6 +96,7 @@ def _dispatches(quick: bool) -> Contest:
 
 RACES: dict[str, Race] = {
     "steps": _steps,
+    "kinds": _kinds,
     "runs": _runs,
     "incidents": _bad_runs,
     "medians": _medians,

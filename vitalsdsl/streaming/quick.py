@@ -1,9 +1,10 @@
-"""Quick: steps at which surely nothing happens, in a few lines of generated Python.
+"""Quick: steps in a few lines of generated Python.
 
-In nearly all steps of nearly all runs no condition is true and no rule waits for anything. For each set of names that a run
-logs at a step there is one generated function (`vitalsdsl.streaming.step_writer`): it takes the values in, says of each rule whether
-its conditions are surely false (`vitalsdsl.streaming.glance`), and has all others evaluated node by node, as the graph does. So what
-comes out is always the graph's, and what is generated remembers nothing that could not be forgotten.
+For each set of names that a run logs at a step there is one generated function (`vitalsdsl.streaming.step_writer`): it takes
+the values in, says of each condition whether it surely is so or surely is not (`vitalsdsl.streaming.glance`), tells the rules
+that look at it (`vitalsdsl.streaming.followers`) where that may change anything, and has what is not sure evaluated node by
+node, as the graph does. So what comes out is always the graph's, and what is generated remembers nothing that could not be
+forgotten.
 """
 
 from __future__ import annotations
