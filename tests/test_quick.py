@@ -21,7 +21,7 @@ from same_verdicts import case
 
 from vitalsdsl.cli.app import vitals
 from vitalsdsl.ground.points import Rewind, Row
-from vitalsdsl.kernels import ahead, pieces
+from vitalsdsl.kernels import ahead, pieces, tracks
 from vitalsdsl.language.rules import Policy
 from vitalsdsl.policies.policy import load
 from vitalsdsl.streaming import quick
@@ -37,8 +37,9 @@ def small(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> No
     """Everything that makes code worth its while is met early."""
     longest, short = request.param
     monkeypatch.setattr(quick, "AFTER", 3)
-    for name, value in {"LONGEST": longest, "SHORTEST": 1, "POOR": 0, "_AT_ONCE": 4, "CHUNK": 4}.items():
+    for name, value in {"LONGEST": longest, "SHORTEST": 1, "POOR": 0, "CHUNK": 4}.items():
         monkeypatch.setattr(ahead, name, value)
+    monkeypatch.setattr(tracks, "_AT_ONCE", 4)
     monkeypatch.setattr(pieces, "SHORT", short)
     monkeypatch.setattr(pieces, "MANY", 8)
 

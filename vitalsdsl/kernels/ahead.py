@@ -14,22 +14,20 @@ import functools
 import itertools
 import math
 import operator
-import struct
 import sys
-from array import array
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from vitalsdsl.ground.types import STEPS
-from vitalsdsl.kernels.deferred import Deferred, Points
+from vitalsdsl.kernels.deferred import Deferred
+from vitalsdsl.kernels.handed import handed
 from vitalsdsl.kernels.newest import Newest, places_in
 from vitalsdsl.kernels.pieces import InOrderWindow, InShortWindow, InWindow
 from vitalsdsl.kernels.settling import Settling
 from vitalsdsl.kernels.smoothed import Smoothed
-from vitalsdsl.kernels.tracks import Past, Track, alike
+from vitalsdsl.kernels.tracks import Past, Track, alike, ends_of, mean, parts
 from vitalsdsl.kernels.trail import Trail
 
 LONGEST, SHORTEST = 500, 32
@@ -43,8 +41,6 @@ POOR, POORLY, RESTS = 16, 4, 1024
 
 _SMALL, _LARGE = 1e-100, 1e100
 """The square of what is smaller or larger is no good number."""
-
-_AT_ONCE = 64
 
 CHUNK = 32
 """For so many points at a time it is asked whether anything can happen at all."""
@@ -137,14 +133,7 @@ class Ahead:
             for window in self._windows:
                 window.push(newest, math.nan, self.values[-1])
             return
-        own = self.values[given:]
-        code = "i" if newest < 2**31 else "q"
-        steps, values = array(code), array("d")
-        steps.frombytes(np.arange(first, newest + 1, stride, dtype=code).tobytes())
-        values.frombytes(struct.pack(f"{count - given}d", *own))
-        finite = known = Points(steps, values, None, count - given, first, newest, self.values[-1])
-        if not math.isfinite(sum(own)):
-            finite, known = _some(finite, np.isfinite(values)), _some(finite, ~np.isnan(values))
+        finite, known = handed(self.values[given:], first, stride)
         for window in self._windows:
             window.push_many(known if getattr(window, "with_infinite", False) else finite)
 
@@ -201,7 +190,7 @@ class Ahead:
         come = np.asarray(fullest[1].values(fullest[2], fullest[1].end))
         finite = come[np.isfinite(come)]
         pivot, floor, ceiling = self._bounds[:3]
-        low, high = _ends_of(finite, value)
+        low, high = ends_of(finite, value)
         if len(come) > index or (len(finite) or math.isfinite(value)) and not floor <= low <= high <= ceiling:
             return None
         if not by_step:
@@ -325,14 +314,14 @@ class Ahead:
         """The rows of the block from a point on."""
         if not self._columns:
             return itertools.repeat((), self._length - begin)
-        return itertools.chain.from_iterable(_parts(self._table[:, begin:]))
+        return itertools.chain.from_iterable(parts(self._table[:, begin:]))
 
     def _counted(self, begin: int) -> Rows | None:
         if self._counts is None:
             return None
         if not len(self._counts):
             return itertools.repeat(())
-        return itertools.chain.from_iterable(_parts(self._counts[:, begin:]))
+        return itertools.chain.from_iterable(parts(self._counts[:, begin:]))
 
     def _blank(self) -> tuple[Any, ...]:
         """A block that says nothing: every comparison is left to the windows themselves."""
@@ -365,8 +354,8 @@ class Ahead:
         held += [(track.window.size, track.values) for track in tracks]
         held += [(settling.window.size, settling.values) for settling in self._settling]
         shortest = min(held, key=lambda one: one[0])[1]
-        low, high = _ends_of(shortest, value)
-        pivot = self._pivot = low if low == high else _mean(shortest, low / 2 + high / 2)
+        low, high = ends_of(shortest, value)
+        pivot = self._pivot = low if low == high else mean(shortest, low / 2 + high / 2)
         largest = max((past.farthest(pivot) for past in pasts.values()), default=max(high - pivot, pivot - low))
         if len(held) == 1:  # none but exponential averages, which keep no points
             pivot = self._pivot = 0.0
@@ -452,44 +441,3 @@ class Ahead:
 def _short_stands(count: int) -> tuple[float | bool, ...]:
     """What stands of a short window with points in so many places: it is known, 1 / n, 1 / (n - 1), n."""
     return False, 1.0 / count, 1.0 / (count - 1) if count > 1 else math.nan, count
-
-
-def _ends_of(values: Array, value: float) -> tuple[float, float]:
-    """Between what the finite ones lie; 0 where none is."""
-    if math.isfinite(value):
-        low = high = value
-    else:
-        low, high = math.inf, -math.inf
-    low, high = float(np.minimum.reduce(values, initial=low)), float(np.maximum.reduce(values, initial=high))
-    if not math.isfinite(low) or not math.isfinite(high):
-        finite = values[np.isfinite(values)]
-        if not len(finite):
-            return (value, value) if math.isfinite(value) else (0.0, 0.0)
-        low, high = float(finite.min()), float(finite.max())
-        if math.isfinite(value):
-            low, high = min(low, value), max(high, value)
-    return low, high
-
-
-def _mean(values: Array, otherwise: float) -> float:
-    """Where numbers are on average: about that their squares are least. Another number where it is not finite."""
-    mean = float(np.add.reduce(values)) / max(1, len(values))
-    return mean if math.isfinite(mean) else otherwise
-
-
-def _parts(table: Array) -> Iterator[Iterator[Sequence[float]]]:
-    """Row by row as numbers of Python, of which there are few at a time: they are large. Few at first: often the next chunk of
-    points needs none of them."""
-    at, size, length = 0, 1, table.shape[1]
-    while at < length:
-        yield zip(*table[:, at : at + size].tolist())
-        at, size = at + size, min(4 * size, _AT_ONCE)
-
-
-def _some(points: Points, which: Array) -> Points:
-    """The usable ones of some points, of which all have been before."""
-    steps = array(points.steps.typecode)
-    steps.frombytes(np.asarray(points.steps)[which].tobytes())
-    values = array("d")
-    values.frombytes(np.asarray(points.values)[which].tobytes())
-    return replace(points, steps=steps, values=values, numbers=np.nonzero(which)[0].tolist())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ from vitalsdsl.kernels.deferred import Deferred
 from vitalsdsl.kernels.pieces import InShortWindow, InWindow
 
 _EVER = 1 << 62
+_AT_ONCE = 64
 _U = 2.0**-53
 
 Array = Any
@@ -200,3 +202,35 @@ _EXTREMES: dict[str, tuple[Any, float]] = {"low": (np.minimum, math.inf), "high"
 def alike(window: Deferred) -> tuple[Any, ...]:
     """Windows that are alike in this hold the same points, as far as they reach."""
     return window.unit, window.first, window.seen, id(window.trail.ring), window.trail.end
+
+
+def ends_of(values: Array, value: float) -> tuple[float, float]:
+    """Between what the finite ones lie; 0 where none is."""
+    if math.isfinite(value):
+        low = high = value
+    else:
+        low, high = math.inf, -math.inf
+    low, high = float(np.minimum.reduce(values, initial=low)), float(np.maximum.reduce(values, initial=high))
+    if not math.isfinite(low) or not math.isfinite(high):
+        finite = values[np.isfinite(values)]
+        if not len(finite):
+            return (value, value) if math.isfinite(value) else (0.0, 0.0)
+        low, high = float(finite.min()), float(finite.max())
+        if math.isfinite(value):
+            low, high = min(low, value), max(high, value)
+    return low, high
+
+
+def mean(values: Array, otherwise: float) -> float:
+    """Where numbers are on average: about that their squares are least. Another number where it is not finite."""
+    found = float(np.add.reduce(values)) / max(1, len(values))
+    return found if math.isfinite(found) else otherwise
+
+
+def parts(table: Array) -> Iterator[Iterator[Sequence[float]]]:
+    """Row by row as numbers of Python, of which there are few at a time: they are large. Few at first: often the next chunk of
+    points needs none of them."""
+    at, size, length = 0, 1, table.shape[1]
+    while at < length:
+        yield zip(*table[:, at : at + size].tolist())
+        at, size = at + size, min(4 * size, _AT_ONCE)
