@@ -51,6 +51,12 @@ def go(stream: Stream, events: list[Row | Rewind]) -> list[str]:
     return [json.dumps(t.as_dict()) for t in told + stream.finish()]
 
 
+@pytest.fixture(autouse=True)
+def however_uneven(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Steps that come unevenly go through generated code as well, where a test does not say otherwise."""
+    monkeypatch.setattr(quick, "UNEVENLY", 10**9)
+
+
 def two(policy: Policy, **given: Any) -> tuple[Stream, Stream]:
     return Stream(policy, keep_all=True, **given), Stream(policy, keep_all=True, quick=False, **given)
 
@@ -103,6 +109,21 @@ def rows(seed: int, count: int, kind: str) -> list[Row | Rewind]:
             made.append(Rewind(step - chance.randrange(200)))
             step = made[-1].step
     return made
+
+
+def test_steps_that_come_unevenly_are_left_to_the_graph_for_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(quick, "UNEVENLY", 64)
+    chance, (one, other) = random.Random(11), two(load("w", text=WINDOWS).policy)
+    made, step = [], 0
+    for n in range(3_000):
+        step += chance.choice([1, 2, 3]) if 1_000 < n < 1_500 else 1
+        made.append(Row(step, {"x": 1 + 0.1 * chance.gauss(0, 1), "y": 0.0}, 60.0 * step))
+    left, told = [], []
+    for row in made:
+        told += one.push_row(row)
+        left.append(one._quick._current is None)  # type: ignore[union-attr]
+    assert [json.dumps(each.as_dict()) for each in told + one.finish()] == go(other, list(made))
+    assert not any(left[200:1_000]) and all(left[1_050:1_500]) and not any(left[2_200:])
 
 
 KINDS = ["even", "every other", "gaps", "level", "tiny", "huge", "equal", "spikes", "ties", "holes", "rewinds"]

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
+from vitalsdsl.ground.types import STEPS
 from vitalsdsl.kernels.deferred import Deferred
 from vitalsdsl.kernels.kept_in_order import FEW
 from vitalsdsl.kernels.line import Line
@@ -15,7 +16,7 @@ from vitalsdsl.kernels.smoothed import Smoothed
 from vitalsdsl.kernels.state import State
 
 SHORT = 250
-"""Windows up to this size are left sooner than a block is worth: they have blocks of their own."""
+"""Windows up to so many points are left sooner than a block is worth: they have blocks of their own."""
 
 LINE = 100
 """From this size on blocks are made to fit a window for a line through it."""
@@ -417,8 +418,16 @@ def in_window(window: State, stream: str, number: int) -> InWindow:
     assert isinstance(window, Deferred)
     if isinstance(window, Ordered) and window.size >= MANY:
         return InOrderWindow(stream, number, window.size)
-    is_short = window.size <= SHORT and not (isinstance(window, Line) and window.size >= LINE)
+    is_short = _points(window) <= SHORT and not (isinstance(window, Line) and window.size >= LINE)
     return (InShortWindow if is_short else InWindow)(stream, number, window.size)
+
+
+def _points(window: Deferred) -> float:
+    """About so many it comes to hold, by those that it has."""
+    trail = window.trail
+    if window.unit != STEPS or len(trail) < 2:
+        return window.size
+    return window.size * (len(trail) - 1) / (trail.place(-1) - trail.place(0))
 
 
 @dataclass

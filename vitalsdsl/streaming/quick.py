@@ -32,6 +32,10 @@ MOST = 8
 SEVERAL = 32
 """So many sets of names are counted at a time."""
 
+UNEVEN, UNEVENLY, RESTS = 8, 64, 512
+"""A step at another distance than the one before counts as much as so many others; where they come to so many, so many
+steps are left to the graph."""
+
 
 @dataclass
 class Layout:
@@ -45,6 +49,23 @@ class Layout:
     """Its last step, and the time of that."""
     behind: dict[nd.Node, Sequence[nd.Node]] = field(default_factory=dict)
     """By condition, or value in a message, what is evaluated for it alone."""
+    stride: int = 1
+    """How far its last step was from the one before."""
+    uneven: int = 0
+    """Goes up with each step that comes at another distance than the last one, and down with all others."""
+    rests: int = 0
+    """So many steps more are left to the graph."""
+
+    def see(self, step: int) -> None:
+        """Nothing can be prepared for steps that come unevenly: after some it is left for a while."""
+        stride = step - self.newest[0]
+        if stride == self.stride:
+            self.uneven = max(0, self.uneven - 1)
+        else:
+            self.stride = stride
+            self.uneven += UNEVEN
+            if self.uneven > UNEVENLY and self.written.aheads:
+                self.uneven, self.rests = 0, RESTS
 
 
 class Quick:
@@ -60,8 +81,9 @@ class Quick:
     def layout(self, values: Mapping[str, float]) -> Layout | None:
         """How steps with these names are taken in; None where it is left to the graph."""
         names = tuple(values)
-        if self._current is not None and names == self._current.names:  # as a rule
-            return self._current
+        current = self._current
+        if current is not None and names == current.names and not current.rests:  # as a rule
+            return current
         layout = self._layouts.get(names)
         if layout is None:
             times = self._times.get(names, 0) + 1
@@ -76,6 +98,9 @@ class Quick:
             # Loaded only here: with it comes NumPy, and many a recorded run is over before it is worth it.
             written = import_module("vitalsdsl.streaming.step_writer").write(self._plan, names)
             layout = self._layouts[names] = Layout(names, written)
+        if layout.rests:
+            layout.rests -= 1
+            return None
         if layout is not self._current:
             self.stand_aside()
             self._current = layout
@@ -88,6 +113,8 @@ class Quick:
     def step(self, layout: Layout, step: int, time: float, values: Mapping[str, float]) -> list[RuleState] | None:
         """Take a step in; the rules of which the level has to be looked at, None where nothing happened."""
         is_stale, layout.is_stale = layout.is_stale, False
+        if layout.uneven or step - layout.newest[0] != layout.stride:
+            layout.see(step)
         layout.newest = step, time
         return layout.written.watch.send((step, time, tuple(values.values()), is_stale))
 
