@@ -10,6 +10,7 @@ of an hour; with --quick some minutes.
 from __future__ import annotations
 
 import argparse
+import logging
 from collections.abc import Callable
 from pathlib import Path
 
@@ -123,6 +124,7 @@ def main() -> None:
     given = parser.parse_args()
     if given.only and (given.page or (given.only != "growth" and given.plot)):
         parser.error("--page and --plot want all that is measured: leave --only out")
+    logging.getLogger("vitalsdsl").setLevel(logging.ERROR)  # that rules over five points cannot fire is not news here
     where = page.here()
     print(where)
     contests = []
