@@ -75,6 +75,22 @@ def test_random_policies_say_the_same_as_node_by_node(small: None, first: int) -
     assert written > 3
 
 
+@pytest.mark.parametrize(
+    ("seed", "longest", "short"), [(2001, 30, 40), (4047, 30, 40), (6103, 30, 40), (6235, 500, 12)]
+)
+def test_what_once_differed(seed: int, longest: int, short: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A product that overflows, an average that is too young, a feed of which nothing is prepared, a quantile whose span is
+    lived while other rows come."""
+    monkeypatch.setattr(quick, "AFTER", 3)
+    for name, value in {"LONGEST": longest, "SHORTEST": 1, "POOR": 0}.items():
+        monkeypatch.setattr(ahead, name, value)
+    monkeypatch.setattr(pieces, "SHORT", short)
+    monkeypatch.setattr(pieces, "MANY", short)
+    loaded, events = case(seed)
+    one, plain = two(loaded.policy)
+    assert go(one, events) == go(plain, events)
+
+
 WINDOWS = """
 rule a { when x > mean(x, 50 steps) + 3 * std(x, 50 steps) -> yellow }
 rule b { when max(x, 8 samples) > 1.5 * mean(x, 300 steps) for 3 steps -> orange }

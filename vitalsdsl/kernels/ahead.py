@@ -186,6 +186,8 @@ class Ahead:
         by_step = index > 0 and self._marks[0][0].unit == STEPS
         if not 0 < index < self._length or by_step and stride != self._stride:
             return None
+        if any(settling.is_lived_before(step, stride, self._length - index) for settling in self._settling):
+            return None
         fullest = max(self._marks, key=lambda mark: mark[0].with_infinite)
         come = np.asarray(fullest[1].values(fullest[2], fullest[1].end))
         finite = come[np.isfinite(come)]

@@ -49,6 +49,10 @@ class Settling:
         self.is_warm = at >= warm
         return _EVER if self.is_warm else math.ceil((warm - at) / apart)
 
+    def is_lived_before(self, step: int, stride: int, count: int) -> bool:
+        """Whether its span, which had not been lived, has been before so many points have come."""
+        return not self.is_warm and (self.until_lived(step, stride) < count or self.is_warm)
+
     @property
     def values(self) -> Array:
         """The points that came before the block."""

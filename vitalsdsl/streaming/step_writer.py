@@ -24,7 +24,7 @@ from vitalsdsl.nodes.signals import Feed, Let, Root
 from vitalsdsl.planning.plan import Plan
 from vitalsdsl.streaming.calm import Calm, calm_streams
 from vitalsdsl.streaming.evidence import Evidence
-from vitalsdsl.streaming.followers import Onlookers, Unit, sorted_out
+from vitalsdsl.streaming.followers import Onlookers, Sorted, Unit, sorted_out
 from vitalsdsl.streaming.glance import Glance, Names, Stream, ahead_of, subscribers
 from vitalsdsl.streaming.intake_writer import block, if_, in_order_windows, sums_of
 from vitalsdsl.streaming.part import Answer, Part, below, names_only, read_ahead
@@ -104,10 +104,9 @@ class _Writer:
                 self._streams[intake.metric] = Stream(local, intake.metric)
 
     def written(self) -> Written:
-        roots = sorted_out(self._plan.rules, self._due, self._streams, self._lets, self._touched)
+        roots = self._roots()
         units, onlookers = roots.units, roots.onlookers
         metrics = [node for node in self._streams if isinstance(node, nd.MetricNode)]
-        self._streams = {node: one for node, one in self._streams.items() if one.is_ahead or node in metrics}
         self._prepare()
         needed = {inner for root in roots.others for child in root.inputs for inner in below(child, self._lets)}
         given = [node for node in self._due if node in needed or node in roots.others]
@@ -140,6 +139,15 @@ class _Writer:
         next(watch)
         lets = Part(self._below(self._lets, given), self._aheads)
         return Written(source, watch, list(dict.fromkeys(self._aheads.values())), frozenset(self._due), lets)
+
+    def _roots(self) -> Sorted:
+        """Sorted, once it is settled which feeds have windows that are prepared: of others nothing can be said otherwise."""
+        while True:
+            roots = sorted_out(self._plan.rules, self._due, self._streams, self._lets, self._touched)
+            left = [node for node, one in self._streams.items() if one.is_ahead or isinstance(node, nd.MetricNode)]
+            if len(left) == len(self._streams):
+                return roots
+            self._streams = {node: self._streams[node] for node in left}
 
     def _below(self, nodes: Collection[nd.Node], given: Collection[nd.Node]) -> list[nd.Node]:
         """What is evaluated with some nodes, in order, but for what is evaluated at each step."""
