@@ -14,6 +14,7 @@ import re
 from pathlib import Path
 from typing import Any
 
+import close_calls
 import pytest
 from cases import policy_of
 from click.testing import CliRunner
@@ -89,6 +90,12 @@ def test_what_once_differed(seed: int, longest: int, short: int, monkeypatch: py
     loaded, events = case(seed)
     one, plain = two(loaded.policy)
     assert go(one, events) == go(plain, events)
+
+
+@pytest.mark.parametrize("first", range(0, 30, 10))
+def test_conditions_that_turn_often_say_the_same(small: None, first: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pieces, "MANY", max(pieces.SHORT, 8))
+    assert [said for seed in range(first, first + 10) if (said := close_calls.differs(seed, 250))] == []
 
 
 WINDOWS = """

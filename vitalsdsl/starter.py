@@ -189,10 +189,10 @@ class Starter:
         yield ""
 
     def _noisy(self, tried: Tried) -> Iterator[str]:
-        """The rules of packs that turned yellow again and again on these runs, for somebody to decide on."""
+        """The rules of packs that fired again and again on these runs, for somebody to decide on."""
         if tried.often:
             yield "\n".join(_comment(
-                "These fire often on these runs, at yellow. Set their params, or write `disable RULE because \"WHY\"`: "
+                "These fire often on these runs. Set their params, or write `disable RULE because \"WHY\"`: "
                 + ", ".join(f"`{rule}` {times}" for rule, times in tried.often.items()) + "."
             ))  # fmt: skip
             yield ""

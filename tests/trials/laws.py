@@ -1,5 +1,5 @@
 """Random policies over random runs, to find one of which a law does not hold: those that tests/same_verdicts.py names. For
-each seed two: of all that the language has, and of windows over hard data.
+each seed three: of all that the language has, of windows over hard data, and of conditions that turn often.
 
     python -m tests.trials.laws [--cases N] [--from SEED]
 
@@ -15,6 +15,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
+import close_calls
 from same_verdicts import broken, broken_of
 from steady_runs import steady_case
 
@@ -29,8 +30,10 @@ def main() -> None:
     for seed in range(given.first, given.first + given.cases):
         try:
             found = broken(seed, count) + broken_of(*steady_case(seed), seed, count)
+            found.append(close_calls.differs(seed, 1_000))
         except Exception as error:  # that, too, is to be told with its seed
             found = [f"{type(error).__name__}: {error}"]
+        found = [one for one in found if one]
         for one in found:
             print(f"{seed}: {one}", flush=True)
         bad += bool(found)

@@ -95,6 +95,8 @@ class Ahead:
             else:
                 self._wanted.append((window, asked))
         self._first = self._stride = 0
+        self._origin = 0
+        """The step from which the block's lines count."""
         self._given = 0
         """How many of the block's points the windows have been handed."""
         self._phase = phase
@@ -157,6 +159,7 @@ class Ahead:
         self._given = 0
         self._count += used
         self._first, self._stride = step, stride
+        self._origin = step
         self._poor = self._poor + 1 if used < POOR else 0
         if self._poor >= POORLY:
             self._poor, self._rest = 0, RESTS
@@ -219,8 +222,8 @@ class Ahead:
             float(np.maximum.reduce(come, initial=-math.inf)),
         ]
         if self._has_lines:
-            steps = fullest[1].ring.step_column(fullest[2], fullest[1].end)[np.isfinite(come)] - float(self._first)
-            sums += [self._first, *(float(np.add.reduce(each)) for each in (steps * away, steps, steps * steps))]
+            steps = fullest[1].ring.step_column(fullest[2], fullest[1].end)[np.isfinite(come)] - float(self._origin)
+            sums += [self._origin, *(float(np.add.reduce(each)) for each in (steps * away, steps, steps * steps))]
         stands = self._standing(step, value, stride)
         return (*self._bounds, *stands, *sums, index - len(finite), self._rows(index), counts)
 

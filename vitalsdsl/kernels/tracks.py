@@ -107,6 +107,8 @@ class Track:
             return False
         if places[last] - places[begin] != (last - begin) * stride:
             return False
+        if last + 1 < len(places) and places[last + 1] <= self._bound + (last + 1 - begin) * stride:
+            return False
         return stride == 1 and places.dtype.kind == "i" or bool((np.diff(places[begin : last + 1]) == stride).all())
 
     @property

@@ -188,7 +188,7 @@ class Glance:
             return f"({code})"
         streams = {stream.name for stream in self._streams.values() if _names_of(code, stream.name)}
         if not streams:  # numbers alone, which no block renews
-            return f"({code})"
+            return f"bounded({code})"
         names = {known: name for name, (known, _) in self.nears.items()}
         name = names.get(f"bounded({code})", f"near_{len(self.nears) + 1}")
         self.nears[name] = f"bounded({code})", streams
@@ -198,9 +198,11 @@ class Glance:
 
     def number(self, node: nd.Node) -> Piece:
         """A number near its value. Raises CannotSay."""
-        if isinstance(node, nd.Constant):
+        if _is_fixed(node):
             code = repr(float(node.value))
-            return Piece(code, repr(abs(float(node.value))), is_plain=True, range=(code, code))
+            if math.isfinite(node.value):
+                return Piece(code, repr(abs(float(node.value))), is_plain=True, range=(code, code))
+            return self._plain(node)
         stream = self._streams.get(node)
         if stream is not None:
             return stream.piece()
@@ -225,9 +227,10 @@ class Glance:
             return piece
         if isinstance(node, op.Elementwise) and node.compute in _ELEMENTWISE:
             return _ELEMENTWISE[node.compute]([self.number(operand) for operand in node.inputs])
-        fixed = _fixed(node)
-        if fixed is not None:
-            return Piece(repr(fixed), repr(abs(fixed)), is_plain=True)
+        return self._plain(node)
+
+    def _plain(self, node: nd.Node) -> Piece:
+        """What is evaluated exactly."""
         leaf = self._leaf(node)
         return Piece(leaf, f"abs({leaf})", stands=False, is_plain=True)
 
@@ -375,12 +378,16 @@ def ahead_of(node: nd.MetricNode | Feed) -> list[Late]:
     ]
 
 
-def _fixed(node: nd.Node) -> float | None:
-    """The value of an expression over numbers that never change."""
-    if not isinstance(node, op.Elementwise) or not all(isinstance(inner, nd.Constant) for inner in node.inputs):
-        return None
+def _is_fixed(node: nd.Node) -> bool:
+    """Whether it is worked out from numbers that never change; it has its value, then."""
+    if isinstance(node, nd.Constant):
+        return True
+    if not isinstance(node, (op.Arithmetic, op.ArithmeticChain, op.Negative, op.Elementwise)) or node.is_condition:
+        return False
+    if not all(map(_is_fixed, node.inputs)):
+        return False
     node.run(0, math.nan)
-    return float(node.value) if math.isfinite(node.value) else None
+    return True
 
 
 def _is_number(code: str) -> bool:

@@ -284,6 +284,7 @@ class _Writer:
         own, source = self._bind(f"feed_{n}", feed), self._bind(f"source_{n}", feed.source)
         others = [push for push in subscribers(feed) if getattr(push, "__self__", None) not in self._aheads]
         told = [name for window in stream.windows.values() for name in window.told]
+        young = [window.young for window in stream.windows.values()]
         return [
             f"# {feed.text}",
             f"{name} = {own}.value = {source}.value",
@@ -300,6 +301,7 @@ class _Writer:
                     f"{self._bind(f'run_{n}', feed.run)}(step, time)",
                     f"rows__{name} = iter(())",
                     f"{' = '.join(told)} = nan",
+                    f"{' = '.join(young)} = False",  # their spans may have been lived
                 ],
             ),
         ]
