@@ -42,6 +42,7 @@ def small(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> No
         monkeypatch.setattr(ahead, name, value)
     monkeypatch.setattr(tracks, "_AT_ONCE", 4)
     monkeypatch.setattr(pieces, "SHORT", short)
+    monkeypatch.setattr(pieces, "SPARSE", short)
     monkeypatch.setattr(pieces, "MANY", 8)
 
 
@@ -85,8 +86,8 @@ def test_what_once_differed(seed: int, longest: int, short: int, monkeypatch: py
     monkeypatch.setattr(quick, "AFTER", 3)
     for name, value in {"LONGEST": longest, "SHORTEST": 1, "POOR": 0}.items():
         monkeypatch.setattr(ahead, name, value)
-    monkeypatch.setattr(pieces, "SHORT", short)
-    monkeypatch.setattr(pieces, "MANY", short)
+    for name in ("SHORT", "SPARSE", "MANY"):
+        monkeypatch.setattr(pieces, name, short)
     loaded, events = case(seed)
     one, plain = two(loaded.policy)
     assert go(one, events) == go(plain, events)

@@ -47,7 +47,8 @@ def progress(
         return
     NOW.what, NOW.rows = what, 0
     for count, item in _counted(items, rows_of):
-        NOW.rows = count
+        if rows_of is not None or count % 1000 == 0:
+            NOW.rows = count
         yield item
 
 

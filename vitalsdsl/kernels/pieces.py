@@ -15,8 +15,8 @@ from vitalsdsl.kernels.ordered import Ordered
 from vitalsdsl.kernels.smoothed import Smoothed
 from vitalsdsl.kernels.state import State
 
-SHORT = 250
-"""Windows up to so many points are left sooner than a block is worth: they have blocks of their own."""
+SHORT, SPARSE = 250, 100
+"""Windows up to this size, or of so few points, are left sooner than a block is worth: they have blocks of their own."""
 
 LINE = 100
 """From this size on blocks are made to fit a window for a line through it."""
@@ -418,7 +418,7 @@ def in_window(window: State, stream: str, number: int) -> InWindow:
     assert isinstance(window, Deferred)
     if isinstance(window, Ordered) and window.size >= MANY:
         return InOrderWindow(stream, number, window.size)
-    is_short = _points(window) <= SHORT and not (isinstance(window, Line) and window.size >= LINE)
+    is_short = (window.size <= SHORT or _points(window) <= SPARSE) and not (isinstance(window, Line) and window.size >= LINE)
     return (InShortWindow if is_short else InWindow)(stream, number, window.size)
 
 
