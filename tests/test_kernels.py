@@ -12,6 +12,7 @@ import pytest
 
 from vitalsdsl.ground.types import STEPS, TIME, Extent
 from vitalsdsl.kernels import ranked
+from vitalsdsl.kernels.kept_in_order import KeptInOrder
 from vitalsdsl.kernels.pairs import Pairs
 from vitalsdsl.kernels.ranked import Ranked
 from vitalsdsl.kernels.trail import Ring, Trail
@@ -102,6 +103,18 @@ def test_the_points_of_windows_are_there_once_after_they_were_saved_as_well() ->
         for trail in trails:
             trail.append(900, 1.0, 900)
         assert {trail.ring for trail in trails} == {ring} and len(ring) == 901
+
+
+@pytest.mark.parametrize("half", [-60, -31, 0, 40])
+def test_points_that_are_put_before_others_can_be_asked_for_in_order(half: int) -> None:
+    points = [(step, float(-step * step % 101), step) for step in range(200)]
+    ring = Ring(STEPS)
+    Trail.of(points[-80:], ring)
+    trail = Trail.of(points, ring)  # begins at the number -120
+    begin = trail.begin
+    assert begin == -120
+    wanted = sorted(value for _, value, _ in points[: half - begin])
+    assert list(KeptInOrder(trail).between(begin, half)) == wanted
 
 
 @pytest.mark.parametrize("by_step", [True, False])

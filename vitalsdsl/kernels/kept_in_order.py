@@ -32,7 +32,7 @@ class KeptInOrder:
     def __init__(self, trail: Trail, distance: Callable[[float, float], float] | None = None) -> None:
         self._trail = trail
         self._distance = distance
-        self._begin = self._end = -_MANY
+        self._begin = self._end = 0
         self._ordered = Ranked()
 
     def between(self, begin: int, end: int) -> Sequence[float]:
@@ -41,7 +41,7 @@ class KeptInOrder:
         if end - begin <= FEW:
             return sorted(self._numbers(begin, end))
         come, gone = range(self._end, end), range(self._begin, begin)
-        if len(come) > _MANY or len(gone) > _MANY or self._begin < trail.kept:
+        if not ordered or len(come) > _MANY or len(gone) > _MANY or self._begin < trail.kept:
             ordered = self._ordered = Ranked(self._numbers(begin, end))
         elif distance is not None:
             for number in come:
