@@ -171,6 +171,25 @@ def test_a_reference_that_is_frozen_for_hundreds_of_steps_needs_no_stream(text: 
     assert asked == []
 
 
+def test_a_reference_that_only_a_message_names_is_frozen_from_the_same_step_on() -> None:
+    """Up to step 16 it has too few points to be known: the unknown condition at steps 15 and 16 does not freeze it."""
+    text = 'nonfinite off  rule r { when x > 2 -> yellow  when z > 0 -> red  because "{usual(y, 10 samples)}" }'
+    loaded, rows = load("p", text=text), []
+    for step in range(60):
+        x = math.nan if step in (15, 16) else 3.0 if step >= 8 else 1.0
+        rows.append(Row(step, {"x": x, "z": float(step == 56), "y": float(step)}))
+    wanted = told(streamed(loaded, [*rows]))
+    assert (56, "4.5") in [(one["step"], one["message"]) for one in wanted]  # of 0 to 7, 15 and 16
+    for count in (30, 50):
+        table = Table.of(rows[:count])
+        assert table is not None
+        stream, said = Batch(loaded.policy, loaded.digest).caught_up(
+            table, lambda: Stream(loaded.policy, "run", loaded.digest)
+        )
+        said += [one for row in rows[count:] for one in stream.push_row(row)] + stream.finish()
+        assert told(said) == wanted
+
+
 def test_a_nan_is_found_by_the_guard_alone() -> None:
     loaded = load("p", text="when grad_norm > 100 -> red  when loss > 100 -> red")
     rows = healthy(3, 50)

@@ -253,6 +253,9 @@ class Screen:
     def left_frozen(self, freeze: sg.Freeze) -> tuple[bool, int, int | None]:
         """Whether a condition freezes its reference at the end, at how many evaluations it has, and since which row. Raises
         CannotSay."""
+        reader = self.columns.readers.get(freeze.reference)
+        if reader is not None:  # what is unknown freezes only what is known, and that hangs on what was let in
+            self.settle(self.columns.references(reader))
         evaluated = self._freezing(freeze)
         _, count, start = self._admitted(freeze)
         return bool(len(evaluated) and evaluated[-1]), count, start if start >= 0 else None
