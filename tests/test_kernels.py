@@ -117,6 +117,20 @@ def test_points_that_are_put_before_others_can_be_asked_for_in_order(half: int) 
     assert list(KeptInOrder(trail).between(begin, half)) == wanted
 
 
+def test_a_trail_that_is_empty_is_saved_as_such_however_far_its_ring_went_on() -> None:
+    ring = Ring(STEPS)
+    empty, other = Trail(ring), Trail(ring)
+    for trail in (empty, other):
+        trail.append(1, 0.5, 1)
+    empty.forget(1)
+    for step in range(2, 3_000):
+        other.append(step, 0.5, step)
+        other.forget(step - 5)
+    again = Trail(ring)
+    again.have(*empty.which())
+    assert ring.kept > 1 and list(again) == list(empty) == []
+
+
 @pytest.mark.parametrize("by_step", [True, False])
 def test_a_trail_is_a_queue(by_step: bool) -> None:
     dice, trail, plain = random.Random(7), Trail(Ring(STEPS if by_step else TIME)), deque()

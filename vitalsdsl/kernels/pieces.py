@@ -418,7 +418,9 @@ def in_window(window: State, stream: str, number: int) -> InWindow:
     assert isinstance(window, Deferred)
     if isinstance(window, Ordered) and window.size >= MANY:
         return InOrderWindow(stream, number, window.size)
-    is_short = (window.size <= SHORT or _points(window) <= SPARSE) and not (isinstance(window, Line) and window.size >= LINE)
+    is_short = (window.size <= SHORT or _points(window) <= SPARSE) and not (
+        isinstance(window, Line) and window.size >= LINE
+    )
     return (InShortWindow if is_short else InWindow)(stream, number, window.size)
 
 

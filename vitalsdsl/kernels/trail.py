@@ -292,7 +292,7 @@ class Trail:
 
     def which(self) -> list[int]:
         """How many points it has, and how many of its ring come after them."""
-        return [len(self), self.ring.end - self.end]
+        return [len(self), self.ring.end - self.end if len(self) else 0]  # where it ended the ring may have left behind
 
     def have(self, count: int, after: int) -> None:
         """Have those points of its ring. Raises ValueError where there are not so many."""

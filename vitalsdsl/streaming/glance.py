@@ -28,6 +28,9 @@ from vitalsdsl.ops.greatest import Greatest
 from vitalsdsl.ops.least import Least
 from vitalsdsl.streaming.part import below
 
+HUGE = "1e300"
+"""Farther apart than that no two numbers are surely known."""
+
 ROUNDED = "9e-16"
 """What one operation may lose of its result, and more than that: the bounds are rounded, too."""
 
@@ -164,9 +167,9 @@ class Glance:
         if left.error != "0.0" or right.error != "0.0":
             near = self._near(left, right)
             if not (left.stands and right.stands):
-                # An error without bound is not surely less than a distance without one; and what has grown too large for a
-                # float is unknown.
-                above, below, false, true = f"inf > {above}", f"inf > {below}", ">", ">"
+                # An error without bound is not surely less than a distance without one; and what may have grown too large
+                # for a float may be unknown.
+                above, below, false, true = f"{HUGE} > {above}", f"{HUGE} > {below}", ">", ">"
         false, true = f"{below} {false} {near}", f"{above} {true} {near}"
         unknown = list(dict.fromkeys([*left.unknown, *right.unknown, *left.lacking, *right.lacking]))
         unknown += [
