@@ -191,6 +191,8 @@ class Ahead:
             return None
         if any(settling.is_lived_before(step, stride, self._length - index) for settling in self._settling):
             return None
+        if any(smoothed.until_lived(step, stride) < self._length - index for smoothed in self._smoothed):
+            return None
         fullest = max(self._marks, key=lambda mark: mark[0].with_infinite)
         come = np.asarray(fullest[1].values(fullest[2], fullest[1].end))
         finite = come[np.isfinite(come)]
