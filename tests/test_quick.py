@@ -93,6 +93,19 @@ def test_what_once_differed(seed: int, longest: int, short: int, monkeypatch: py
     assert go(one, events) == go(plain, events)
 
 
+def test_an_average_whose_span_is_lived_while_other_rows_come(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(quick, "AFTER", 3)
+    for name, value in {"LONGEST": 300, "SHORTEST": 1, "POOR": 0}.items():
+        monkeypatch.setattr(ahead, name, value)
+    text = "rule r { when median(y, 12 samples) > 9 or ema(y, 30 steps) >= z -> yellow }"
+    for others in range(2, 9):
+        made = [
+            Row(3 * n, {"x": 1.0, "y": 2.0, **({"z": 1.0} if n % others == 0 else {})}, 60.0 * n) for n in range(60)
+        ]
+        one, plain = two(load("w", text=text).policy)
+        assert go(one, list(made)) == go(plain, list(made)), others
+
+
 @pytest.mark.parametrize("first", range(0, 30, 10))
 def test_conditions_that_turn_often_say_the_same(small: None, first: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pieces, "MANY", max(pieces.SHORT, 8))

@@ -43,15 +43,10 @@ ARITHMETIC: dict[str, Callable[[float, float], float]] = {
 }
 
 
-class Arithmetic(Node):
-    """Two numbers. An infinite result of finite numbers is undefined."""
+class Pair(Node):
+    """Of two inputs."""
 
-    __slots__ = ("compute", "symbol")
-
-    def __init__(self, text: str, symbol: str, left: Node, right: Node) -> None:
-        super().__init__(text, (left, right))
-        self.symbol = symbol
-        self.compute = ARITHMETIC[symbol]
+    __slots__ = ()
 
     @property
     def left(self) -> Node:
@@ -60,6 +55,17 @@ class Arithmetic(Node):
     @property
     def right(self) -> Node:
         return self.inputs[1]
+
+
+class Arithmetic(Pair):
+    """Two numbers. An infinite result of finite numbers is undefined."""
+
+    __slots__ = ("compute", "symbol")
+
+    def __init__(self, text: str, symbol: str, left: Node, right: Node) -> None:
+        super().__init__(text, (left, right))
+        self.symbol = symbol
+        self.compute = ARITHMETIC[symbol]
 
     def run(self, step: int, time: float) -> None:
         one, other = self.inputs
@@ -131,7 +137,7 @@ COMPARISONS: dict[str, Callable[[Any, Any], bool]] = {
 }
 
 
-class Comparison(Node):
+class Comparison(Pair):
     """`a > b`: unknown where a side is."""
 
     __slots__ = ("compare", "symbol")
@@ -141,14 +147,6 @@ class Comparison(Node):
         super().__init__(text, (left, right))
         self.symbol = symbol
         self.compare = COMPARISONS[symbol]
-
-    @property
-    def left(self) -> Node:
-        return self.inputs[0]
-
-    @property
-    def right(self) -> Node:
-        return self.inputs[1]
 
     def run(self, step: int, time: float) -> None:
         one, other = self.inputs
